@@ -86,7 +86,7 @@ public struct PictureFitFault: Error, Hashable, Sendable {
 
     public static func notAPicture(_ bytes: [UInt8]) -> PictureFitFault {
         PictureFitFault(
-            .notAPicture, bytes.isEmpty ? "it is empty" : "it is neither JPEG nor PNG nor WebP\(Picture.guess(bytes))")
+            .notAPicture, "it \(Picture.unknown(bytes, expected: "neither JPEG nor PNG nor WebP").message)")
     }
 }
 

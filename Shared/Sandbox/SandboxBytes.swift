@@ -80,6 +80,14 @@ public struct SandboxReader {
         _ body: (inout SandboxReader) throws(SandboxFormatError) -> Value
     ) throws(SandboxFormatError) -> Value? { try self.flag() ? try body(&self) : nil }
 
+    public mutating func optionalData() throws(SandboxFormatError) -> [UInt8]? {
+        try self.flag() ? try self.data() : nil
+    }
+
+    public mutating func optionalText() throws(SandboxFormatError) -> String? {
+        try self.flag() ? try self.text() : nil
+    }
+
     /// - Parameter limit: the most values.
     public mutating func list<Value>(
         limit: Int, _ body: (inout SandboxReader) throws(SandboxFormatError) -> Value

@@ -47,7 +47,7 @@ struct MapperProgram: Sendable {
         self.limits.steps = try reader.integer()
         self.minorUnits = try reader.choice()
         let bytes = try reader.data()
-        let uuid = try reader.optional { (reader) throws(SandboxFormatError) in try reader.text() }
+        let uuid = try reader.optionalText()
         self.unavailable = UnavailableValue(bytes, uuid: uuid)
         self.repeated = try reader.choice()
         self.takesDeletions = try reader.flag()
@@ -127,12 +127,9 @@ struct MapperTask: Sendable {
     init(reading reader: inout SandboxReader) throws(SandboxFormatError) {
         let topic = try reader.text()
         let (partition, offset, timestamp) = (try reader.integer(), try reader.integer(), try reader.integer())
-        let key = try reader.optional { (reader) throws(SandboxFormatError) in try reader.data() }
-        let value = try reader.optional { (reader) throws(SandboxFormatError) in try reader.data() }
+        let (key, value) = (try reader.optionalData(), try reader.optionalData())
         let headers = try reader.list(limit: .max) { (reader) throws(SandboxFormatError) in
-            KafkaHeader(
-                name: try reader.text(),
-                value: try reader.optional { (reader) throws(SandboxFormatError) in try reader.data() })
+            KafkaHeader(name: try reader.text(), value: try reader.optionalData())
         }
         self.record = KafkaRecord(
             topic: topic, partition: Int32(truncatingIfNeeded: partition), offset: offset,
@@ -146,7 +143,7 @@ struct MapperTask: Sendable {
             let parcel = try reader.parcel()
             let owner = try reader.optional { (reader) throws(SandboxFormatError) in
                 let (order, fulfillment) = (try reader.text(), try reader.text())
-                let brand = try reader.optional { (reader) throws(SandboxFormatError) in try reader.text() }
+                let brand = try reader.optionalText()
                 return ParcelOwner(order: order, fulfillment: fulfillment, brand: brand)
             }
             return (parcel, owner)

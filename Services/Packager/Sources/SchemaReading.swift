@@ -141,7 +141,7 @@ enum SchemaReading {
             }
         }
 
-        private init(_ reading: SchemaReading) {
+        fileprivate init(_ reading: SchemaReading) {
             self =
                 switch reading {
                 case .schema: .readable
@@ -150,11 +150,9 @@ enum SchemaReading {
                 case .missing(let reason): .missing(reason)
                 }
         }
-
-        fileprivate static func of(_ reading: SchemaReading) -> Outcome { Outcome(reading) }
     }
 
-    static func outcome(_ documents: SchemaDocuments) -> Outcome { .of(Self.read(documents)) }
+    static func outcome(_ documents: SchemaDocuments) -> Outcome { Outcome(Self.read(documents)) }
 }
 
 /// The refusal of a registry: the number of its error, and its message.
@@ -180,9 +178,7 @@ struct RegistryRefusal: Sendable {
     init(reading bytes: [UInt8]) throws(SandboxFormatError) {
         var reader = SandboxReader(bytes)
         self.code = try reader.integer()
-        self.message = try reader.optional { (reader) throws(SandboxFormatError) in
-            String(try reader.text().prefix(1000))
-        }
+        self.message = try reader.optionalText().map { String($0.prefix(1000)) }
     }
 }
 

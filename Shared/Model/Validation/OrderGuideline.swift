@@ -72,8 +72,12 @@ public enum OrderGuideline: Int, CaseIterable, Sendable {
         var review = OrderReview()
         review.judge(order)
         if let shortSide {
-            for (place, file) in OrderReview.pictures(of: order) {
-                if let pixels = shortSide(file), pixels < Self.pictureSide { review.note(.pictureSize, place) }
+            order.forEachFile { name, place in
+                // Apple gives no size for the logos of an order provider.
+                guard place.isPicture, place.path.first != .member("orderProvider"), let pixels = shortSide(name),
+                    pixels < Self.pictureSide
+                else { return }
+                review.note(.pictureSize, place.text)
             }
         }
         return review.findings
@@ -155,24 +159,5 @@ private struct OrderReview {
         let rest = link.utf8.dropFirst(8)
         guard let end = rest.firstIndex(where: { "/?#".utf8.contains($0) }) else { return false }
         return rest[end...].count > 1
-    }
-
-    /// Returns the files of an order's logo and its items, each with its place.
-    static func pictures(of order: JSONObject) -> [(place: String, file: String)] {
-        var pictures: [(String, String)] = []
-        if let logo = order["merchant"]?.object?["logo"]?.string { pictures.append(("$.merchant.logo", logo)) }
-        func add(_ holder: JSONObject, _ path: String) {
-            for (index, item) in (holder["lineItems"]?.array ?? []).enumerated() {
-                guard let image = item.object?["image"]?.string else { continue }
-                pictures.append(("\(path).lineItems[\(index)].image", image))
-            }
-        }
-        add(order, "$")
-        for name in ["fulfillments", "returns"] {
-            for (index, element) in (order[name]?.array ?? []).enumerated() {
-                if let element = element.object { add(element, "$.\(name)[\(index)]") }
-            }
-        }
-        return pictures
     }
 }

@@ -60,7 +60,7 @@ public struct PackageBuilder: Sendable {
         } catch {
             throw PackagingError(.signing, "signing a package: \(error.message)")
         }
-        let unmet = Set(OrderGuideline.findings(in: orderJSON).map(\.guideline)).sorted { $0.rawValue < $1.rawValue }
+        let unmet = Set(OrderGuideline.findings(in: orderJSON).map(\.guideline))
         let package = self.package(document, manifest, digest, signature, files, unmet)
         guard package.size <= OrderPackage.sizeLimit else {
             throw Self.tooLarge(package.size, order: document.count, assets)
@@ -70,7 +70,7 @@ public struct PackageBuilder: Sendable {
 
     private func package(
         _ document: [UInt8], _ manifest: [UInt8], _ digest: [UInt8], _ signature: DetachedSignature,
-        _ files: PackageFiles, _ unmet: [OrderGuideline]
+        _ files: PackageFiles, _ unmet: Set<OrderGuideline>
     ) -> OrderPackage {
         let assets = files.assets
         let (head, entries) = self.head(document: document, manifest: manifest, signature: signature.der)

@@ -56,16 +56,21 @@ public struct Picture: Hashable, Sendable {
     /// Start of image, and the first byte of the next marker. Source: ITU-T T.81 §B.1.1.3
     static let jpegStart: [UInt8] = [0xFF, 0xD8, 0xFF]
 
+    /// Source: RFC 9649 §2.4
+    static func isWebP(_ bytes: [UInt8]) -> Bool {
+        bytes.starts(with: "RIFF".utf8) && bytes.dropFirst(8).starts(with: "WEBP".utf8)
+    }
+
     /// The fault of a file of another type.
-    static func unknown(_ bytes: [UInt8], expected: String) -> PictureFault {
+    public static func unknown(_ bytes: [UInt8], expected: String) -> PictureFault {
         PictureFault(bytes.isEmpty ? "is empty" : "is \(expected)\(Self.guess(bytes))")
     }
 
     /// Returns the apparent type of a file that is not a picture, for messages: `, it is a GIF`, or nothing.
-    public static func guess(_ bytes: [UInt8]) -> String {
+    private static func guess(_ bytes: [UInt8]) -> String {
         func starts(_ text: String, at offset: Int = 0) -> Bool { bytes.dropFirst(offset).starts(with: text.utf8) }
         if starts("GIF8") { return ", it is a GIF" }
-        if starts("RIFF"), starts("WEBP", at: 8) { return ", it is a WebP picture" }
+        if Self.isWebP(bytes) { return ", it is a WebP picture" }
         if starts("ftyp", at: 4) { return ", it is a HEIF or AVIF picture or a film" }
         if starts("%PDF") { return ", it is a PDF" }
         if starts("<svg") || starts("<?xml") { return ", it is SVG or other XML" }

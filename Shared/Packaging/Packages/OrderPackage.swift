@@ -30,13 +30,13 @@ public final class OrderPackage: Sendable {
     /// URLs in the order that may be fetched and whose pictures or documents were missing, each once. They may contain
     /// keys, so they must not be logged.
     public let missingPictures: [String]
-    /// The guidelines that the order does not keep, each once; without `pictureSize`, since no picture is looked at.
-    public let unmetGuidelines: [OrderGuideline]
+    /// The guidelines that the order does not keep; without `pictureSize`, since no picture is looked at.
+    public let unmetGuidelines: Set<OrderGuideline>
 
     init(
         assets: [AssetDigest], head: [UInt8], certificates: PackageCertificates, tail: [UInt8], entityTag: String,
         signer: String, contentDigest: String, size: Int, omittedFiles: [String],
-        missingPictures: [String], unmetGuidelines: [OrderGuideline]
+        missingPictures: [String], unmetGuidelines: Set<OrderGuideline>
     ) {
         self.assets = assets
         self.head = head

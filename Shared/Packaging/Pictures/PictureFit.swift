@@ -68,14 +68,12 @@ public enum PictureFormat: Hashable, Sendable, CaseIterable {
 
     /// Recognizes a file by its first bytes; nil for any other format.
     ///
-    /// Source: ITU-T T.81 §B.1.1.3; ISO/IEC 15948 §5.2; RFC 9649 §2.4
     public init?(_ bytes: [UInt8]) {
-        func starts(_ start: [UInt8], at offset: Int = 0) -> Bool { bytes.dropFirst(offset).starts(with: start) }
-        if starts([0xFF, 0xD8, 0xFF]) {
+        if bytes.starts(with: Picture.jpegStart) {
             self = .jpeg
-        } else if starts([0x89, 0x50, 0x4E, 0x47, 0x0D, 0x0A, 0x1A, 0x0A]) {
+        } else if bytes.starts(with: Picture.pngStart) {
             self = .png
-        } else if starts(Array("RIFF".utf8)), starts(Array("WEBP".utf8), at: 8) {
+        } else if Picture.isWebP(bytes) {
             self = .webp
         } else {
             return nil
