@@ -24,19 +24,13 @@ struct PictureDecoder {
     let format: PictureFormat
     let bytes: [UInt8]
 
-    /// The facts that a picture says about itself.
-    struct Header {
-        /// In pixels, as stored.
-        let width: Int
-        let height: Int
-    }
-
-    func header() throws(PictureFitFault) -> Header {
+    /// Returns the size that a picture says it has, as stored.
+    func size() throws(PictureFitFault) -> PictureSize {
         var header = cpictures_header()
         try unsafe calling { message in
             unsafe cpictures_read_header(self.format.code, self.bytes, self.bytes.count, &header, message)
         }
-        return Header(width: Int(header.width), height: Int(header.height))
+        return PictureSize(Int(header.width), Int(header.height))
     }
 
     /// Returns red, green and blue, multiplied by alpha, and alpha of each pixel of a smaller picture.

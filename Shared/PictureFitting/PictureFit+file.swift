@@ -10,16 +10,16 @@ extension PictureFit {
     public func file(of bytes: [UInt8]) throws(PictureFitFault) -> [UInt8] {
         guard let format = PictureFormat(bytes) else { throw .notAPicture(bytes) }
         let decoder = PictureDecoder(format: format, bytes: bytes)
-        let header = try decoder.header()
-        guard header.width > 0, header.height > 0, header.width * header.height <= Self.pixelLimit else {
+        let stored = try decoder.size()
+        guard stored.width > 0, stored.height > 0, stored.width * stored.height <= Self.pixelLimit else {
             throw PictureFitFault(
                 .tooManyPixels,
-                "it has \(header.width) x \(header.height) pixels, at most \(Self.pixelLimit) are decoded")
+                "it has \(stored.width) x \(stored.height) pixels, at most \(Self.pixelLimit) are decoded")
         }
         let orientation = Orientation(of: bytes, format)
         var side = Self.sideLimit
         while true {
-            let size = PictureSize(header.width, header.height).within(side)
+            let size = stored.within(side)
             let pixels = try decoder.pixels(size)
             let canvas = Canvas(pixels, size, orientation)
             if let file = try self.file(of: canvas) { return file }

@@ -148,10 +148,10 @@ struct Seen: CustomStringConvertible {
     init(_ file: [UInt8]) throws {
         let format = try #require(PictureFormat(file))
         let decoder = PictureDecoder(format: format, bytes: file)
-        let header = try decoder.header()
-        self.width = header.width
-        self.height = header.height
-        self.pixels = try decoder.pixels(PictureSize(header.width, header.height))
+        let size = try decoder.size()
+        self.width = size.width
+        self.height = size.height
+        self.pixels = try decoder.pixels(size)
     }
 
     var description: String { "\(self.width) x \(self.height), \(self.corners)" }

@@ -239,7 +239,6 @@ int cpictures_encode_jpeg(const uint8_t *pixels, uint32_t width, uint32_t height
 typedef struct {
     const uint8_t *bytes;
     size_t count;
-    char *message;
 } png_source;
 
 /// The most bytes of a chunk without pixels that is unpacked, and of all that are kept.
@@ -265,7 +264,7 @@ static void png_warn(png_structp png, png_const_charp text) {
 
 static int png_read(const uint8_t *bytes, size_t count, cpictures_header *header, averages *sums, uint32_t width,
                     uint32_t height, uint8_t *pixels, char *message) {
-    png_source source = {bytes, count, message};
+    png_source source = {bytes, count};
     png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, message, png_fail, png_warn);
     png_infop info = png ? png_create_info_struct(png) : NULL;
     if (!info) {
@@ -288,11 +287,9 @@ static int png_read(const uint8_t *bytes, size_t count, cpictures_header *header
     png_set_read_fn(png, &source, png_take);
     png_read_info(png, info);
     uint32_t source_width = png_get_image_width(png, info), source_height = png_get_image_height(png, info);
-    int has_alpha = (png_get_color_type(png, info) & PNG_COLOR_MASK_ALPHA) || png_get_valid(png, info, PNG_INFO_tRNS);
     if (header) {
         header->width = source_width;
         header->height = source_height;
-        header->has_alpha = has_alpha;
         png_destroy_read_struct(&png, &info, NULL);
         return cpictures_done;
     }
@@ -417,7 +414,6 @@ static int webp_read(const uint8_t *bytes, size_t count, cpictures_header *heade
     if (header) {
         header->width = (uint32_t)frame.width;
         header->height = (uint32_t)frame.height;
-        header->has_alpha = frame.has_alpha;
     } else {
         WebPDecoderConfig config;
         WebPInitDecoderConfig(&config);

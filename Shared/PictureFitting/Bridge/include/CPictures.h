@@ -27,8 +27,6 @@ enum cpictures_status {
 typedef struct {
     /// In pixels, as stored: an orientation is not applied.
     uint32_t width, height;
-    /// True if pixels may be transparent.
-    int has_alpha;
 } cpictures_header;
 
 /// Reads the header of the picture: of the first frame if there are several.
