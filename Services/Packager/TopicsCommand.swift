@@ -21,7 +21,8 @@ struct CheckTopicsCommand: AsyncParsableCommand {
         commandName: "check",
         abstract: "Checks that the topics exist, and their settings; changes nothing.",
         discussion: """
-            Judged are the settings that the services need, and those that make the deadlines of compose/privacy.md. \
+            Judged are the settings that the services need, and those that make the deadlines of \
+            compose/operate/privacy.md. \
             Exit codes: 0: all is well, or there are only warnings; 2: there are faults, printed with their \
             corrections; 1, 64 or 78: not checked.
             """)

@@ -1,5 +1,5 @@
-// The decoders that compose/fuzz feeds. It compiles them into one module with the files that they are in, so these are
-// the decoders of the services, and the ordinary build knows nothing of this file.
+// The decoders that compose/verify/fuzz feeds. It compiles them into one module with the files that they are in, so
+// these are the decoders of the services, and the ordinary build knows nothing of this file.
 
 import Glibc
 
@@ -81,7 +81,7 @@ private let decoders: [String: @Sendable ([UInt8]) -> Void] = [
         } catch {
             text = "refused: \(error)"
         }
-        // For compose/checks/avro.py.
+        // For compose/verify/checks/avro.py.
         if unsafe getenv("WAYBILL_FUZZ_PRINT") != nil { print(text) }
     },
     "debezium": { bytes in
@@ -104,7 +104,7 @@ public func fuzzOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     return 0
 }
 
-/// The decoder that `WAYBILL_FUZZ_DECODER` names, which compose/fuzz has looked up.
+/// The decoder that `WAYBILL_FUZZ_DECODER` names, which compose/verify/fuzz has looked up.
 private let chosen =
     decoders[unsafe getenv("WAYBILL_FUZZ_DECODER").map { unsafe String(cString: $0) } ?? ""] ?? { _ in
         exit(2)

@@ -79,7 +79,7 @@ import Testing
     @Test func examplesAndFaultyCopiesAreReadAlike() throws {
         var random = SeededGenerator(seed: 52)
         let program = try LuaProgram(Array(Self.echo.utf8))
-        let root = Repository.root.appending(path: "compose/sources")
+        let root = Repository.root.appending(path: "compose/connect/sources")
         var count = 0
         for folder in try FileManager.default.contentsOfDirectory(atPath: root.path()).sorted() {
             let tests = root.appending(path: "\(folder)/tests")

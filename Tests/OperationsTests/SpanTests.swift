@@ -54,14 +54,14 @@ import Testing
             interval: .milliseconds(10))
     }
 
-    /// The same file is parsed by `compose/checks/spans.py` with the types of OTLP.
+    /// The same file is parsed by `compose/verify/checks/spans.py` with the types of OTLP.
     @Test func theBodyIsThatOfTheExample() throws {
         let spans = [
             Self.span([try Self.context(0)]),
             Self.span(try (0..<5).reversed().map { try Self.context($0) }, isError: true),
         ].compactMap { $0 }
         let body = SpanExport(service: "waybill-packager", version: "1").body(spans) { 0xABC }
-        let example = Repository.root.appending(path: "compose/checks/spans.json")
+        let example = Repository.root.appending(path: "compose/verify/checks/spans.json")
         #expect(try JSON(parsing: body) == JSON(parsing: [UInt8](Data(contentsOf: example))))
     }
 

@@ -68,7 +68,7 @@ import Testing
         await server.stop()
     }
 
-    /// Source: compose/privacy.md, "Settings that make a deadline"
+    /// Source: compose/operate/privacy.md, "Settings that make a deadline"
     @Test(arguments: [
         ("waybill.order-changes", "retention.ms", "-1", "604800000"),
         ("waybill.dead-letters", "retention.ms", "9223372036854775807", "604800000"),

@@ -20,7 +20,7 @@ import Testing
     }
 
     private static func document() throws -> String {
-        String(decoding: try Data(contentsOf: Repository.root.appending(path: "compose/privacy.md")), as: UTF8.self)
+        try String(contentsOf: Repository.root.appending(path: "compose/operate/privacy.md"), encoding: .utf8)
     }
 
     /// The rows of the table of places: names, and the end.

@@ -213,7 +213,7 @@ import Testing
 
     /// The examples that operators copy.
     @Test func theExampleSourcesPassTheirTestsAndLint() async throws {
-        let directory = Repository.root.appending(path: "compose/sources").path()
+        let directory = Repository.root.appending(path: "compose/connect/sources").path()
         let names = try SourceLibrary.names(in: directory)
         #expect(names.count >= 7)
         for name in names {
@@ -278,7 +278,7 @@ import Testing
     ]
 
     @Test(arguments: Self.mutations) func aMistakeInAnExampleIsFound(_ text: String, _ mistake: String) async throws {
-        let folder = Repository.root.appending(path: "compose/sources/aftership")
+        let folder = Repository.root.appending(path: "compose/connect/sources/aftership")
         func content(_ name: String) throws -> String {
             String(decoding: try Data(contentsOf: folder.appending(path: name)), as: UTF8.self)
         }
@@ -300,7 +300,7 @@ import Testing
         ("\"tax_included\": false", "16.81", ["Subtotal 16.81", "Tax 3.19"]),
         ("\"tax_included\": true", "20.00", ["Subtotal 20.00"]),
     ]) func anExampleShowsPricesAsTheShopDoes(_ constant: String, _ price: String, _ sums: [String]) async throws {
-        let folder = Repository.root.appending(path: "compose/sources/adobe-commerce")
+        let folder = Repository.root.appending(path: "compose/connect/sources/adobe-commerce")
         func content(_ name: String) throws -> String {
             String(decoding: try Data(contentsOf: folder.appending(path: name)), as: UTF8.self)
         }

@@ -10,7 +10,7 @@ import Testing
 @Suite struct SourcesOfOneOrderTests {
     /// Seven events of one order: two of the shop, two of its fulfillment, three of the carrier.
     private static func changes() async throws -> [OrderChange] {
-        let directory = Repository.root.appending(path: "compose/sources").path()
+        let directory = Repository.root.appending(path: "compose/connect/sources").path()
         func changes(_ name: String, _ files: [String], _ minutes: [Int64]) async throws -> [OrderChange] {
             let folder = "\(directory)/\(name)"
             let source = try Source.read(folder: folder, name: name)
@@ -78,7 +78,7 @@ import Testing
         ("stripe", ["attempt-failed", "reserved", "captured-in-part", "refunded-twice-in-part"]),
     ])
     func aPaymentEndsAlikeInAnySequence(_ name: String, _ files: [String]) async throws {
-        let folder = Repository.root.appending(path: "compose/sources/\(name)").path()
+        let folder = Repository.root.appending(path: "compose/connect/sources/\(name)").path()
         let source = try Source.read(folder: folder, name: name)
         let tests = try SourceTest.all(of: folder)
         let key = "order.com.example.shop/4711"

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Pusher
 
-/// The selectors of `compose/alerts` and `compose/dashboards`, against the labels of the pusher's series.
+/// The selectors of alerts and dashboards in `compose/operate`, against the labels of the pusher's series.
 @Suite struct MetricFilesTests {
     /// Returns the series of a pusher that has seen every event.
     private func series() -> [String: [[String: String]]] {
@@ -34,7 +34,7 @@ import Testing
     }
 
     private func texts() throws -> [String] {
-        return try ["alerts/pusher.yaml", "dashboards/pusher.json"].map { name in
+        return try ["operate/alerts/pusher.yaml", "operate/dashboards/pusher.json"].map { name in
             let path = Repository.root.appending(path: "compose/\(name)")
             return try String(contentsOf: path, encoding: .utf8).replacing("\\\"", with: "\"")
         }
@@ -74,7 +74,7 @@ import Testing
     }
 
     @Test func theDashboardIsJSONWithTargetsInEveryPanel() throws {
-        let path = Repository.root.appending(path: "compose/dashboards/pusher.json")
+        let path = Repository.root.appending(path: "compose/operate/dashboards/pusher.json")
         let object = try JSONSerialization.jsonObject(with: Data(contentsOf: path)) as? [String: Any]
         let panels = try #require(object?["panels"] as? [[String: Any]])
         #expect(!panels.isEmpty)

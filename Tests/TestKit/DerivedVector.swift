@@ -1,6 +1,6 @@
 import Foundation
 
-/// A vector with which implementations in other languages are tested: `compose/publish/vectors.json`.
+/// A vector with which implementations in other languages are tested: `compose/connect/publish/vectors.json`.
 public struct DerivedVector: Decodable, Sendable {
     public let name: String
     /// The content of the file of secrets.
@@ -13,7 +13,7 @@ public struct DerivedVector: Decodable, Sendable {
     public let signature: String
 
     public static func all() throws -> [DerivedVector] {
-        let file = Repository.root.appending(path: "compose/publish/vectors.json")
+        let file = Repository.root.appending(path: "compose/connect/publish/vectors.json")
         return try JSONDecoder().decode([DerivedVector].self, from: Data(contentsOf: file))
     }
 }

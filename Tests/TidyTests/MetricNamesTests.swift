@@ -16,9 +16,9 @@ import Testing
     /// Returns the files that name metrics.
     private static func readers() throws -> [String] {
         let files = ["alerts", "dashboards"].flatMap { folder in
-            let path = TidyTests.root.appending(path: "compose/\(folder)").path()
+            let path = TidyTests.root.appending(path: "compose/operate/\(folder)").path()
             return ((try? FileManager.default.contentsOfDirectory(atPath: path)) ?? []).map {
-                "compose/\(folder)/\($0)"
+                "compose/operate/\(folder)/\($0)"
             }
         }
         return try files.sorted() + DocumentTests.documents()
@@ -41,8 +41,8 @@ import Testing
         let known = try Self.known()
         #expect(known.count > 50)
         let readers = try Self.readers()
-        #expect(readers.contains("compose/alerts/pusher.yaml"))
-        #expect(readers.contains("compose/dashboards/pusher.json"))
+        #expect(readers.contains("compose/operate/alerts/pusher.yaml"))
+        #expect(readers.contains("compose/operate/dashboards/pusher.json"))
         for path in readers {
             #expect(Self.unknownNames(in: try DocumentTests.text(path), known: known).isEmpty, "\(path)")
         }

@@ -1,4 +1,4 @@
-"""Runs the publishers and derivers of this folder as a stranger would. `compose/publish/run` starts it."""
+"""Runs the publishers and derivers of this folder as a stranger would. `compose/connect/publish/run` starts it."""
 
 import concurrent.futures
 import contextlib
@@ -24,7 +24,7 @@ from processes import Program, free_ports, listens
 from stack import Stack, catch_signals, eventually, exit_code, ignore_signals, program
 
 HERE = Path(__file__).parent
-PYTHON, NODE, BASH = [f"{HERE}/../../.build/publish/bin/python"], ["node"], ["bash"]
+PYTHON, NODE, BASH = [f"{HERE}/../../../.build/publish/bin/python"], ["node"], ["bash"]
 # For programs that run for a moment, this takes half of the processor time.
 JAVA = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 STARTS = {".py": PYTHON, ".sh": BASH, ".java": JAVA, ".mjs": NODE}

@@ -108,8 +108,8 @@ SUBJECTS = {
     "instructions": Subject(
         "instructions.bench:InstructionsBench",
         "instructions of a package, of a change without one, of a fetch with 200 and with 304, and of a notification, "
-        "as the processor or valgrind counts them; compared with the table in compose/benchmarks/instructions, changes "
-        "of more than 2 % marked",
+        "as the processor or valgrind counts them; compared with the table in compose/verify/benchmarks/instructions, "
+        "changes of more than 2 % marked",
         {"rounds": number(3, "rounds of measurements; the figures are their medians (3)"),
          "update": flag("write the table")}, ("bench", "bench-instructions")),
     "growth": Subject(

@@ -13,7 +13,7 @@ import time
 import urllib.parse
 from pathlib import Path
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+ROOT = os.path.abspath(f"{os.path.dirname(__file__)}/../../..")
 
 # Waybill's own services; there may be several of each, with a number.
 SERVICES = ("packager", "pusher", "gateway")

@@ -5,7 +5,7 @@ import os
 import threading
 import time
 
-FILES = os.path.join(os.path.dirname(__file__), "../../Shared/Browser/Files")
+FILES = os.path.join(os.path.dirname(__file__), "../../../Shared/Browser/Files")
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self' https://apple.com; img-src 'self'"
 REQUEST = {
     "countryCode": "GB", "currencyCode": "GBP", "supportedNetworks": ["visa"],

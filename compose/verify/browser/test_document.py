@@ -1,4 +1,4 @@
-"""compose/shop.md, followed word for word: python3 -m unittest test_document, in this folder."""
+"""compose/connect/shop.md, followed word for word: python3 -m unittest test_document, in this folder."""
 import os
 import re
 import unittest
@@ -6,7 +6,7 @@ import unittest
 import chromium
 import document
 
-ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))
 
 
 class DocumentTests(unittest.TestCase):
@@ -16,7 +16,7 @@ class DocumentTests(unittest.TestCase):
         self.addCleanup(reader.close)
         everything, page, server, shop, parcel = (
             (how, commands.replace(".build/release", os.environ.get("WAYBILL_TEST_PROGRAMS", ".build/release")))
-            for how, commands in document.blocks(os.path.join(ROOT, "compose/shop.md")))
+            for how, commands in document.blocks(os.path.join(ROOT, "compose/connect/shop.md")))
         for how, commands in (everything, shop):
             self.assertRegex(how, '^background, until ".*"$', commands)
         reader.start(everything[1], re.search('"(.*)"', everything[0])[1])

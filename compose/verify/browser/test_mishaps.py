@@ -90,7 +90,7 @@ class MishapTests(unittest.TestCase):
     def stack(self, *words):
         if not STACK:
             self.skipTest("WAYBILL_PLAYGROUND_STACK is not set")
-        subprocess.run(["../stack", *words, "--dir", STACK], check=True, timeout=120)
+        subprocess.run(["../../stack", *words, "--dir", STACK], check=True, timeout=120)
 
     def packager(self, verb):
         self.stack(verb, "packager")

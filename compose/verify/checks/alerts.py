@@ -1,10 +1,10 @@
-"""Tries each rule of compose/alerts with promtool, in a state in which it fires and in one in which it is silent, and
-parses the queries of compose/dashboards.
+"""Tries each rule of compose/operate with promtool, in a state in which it fires and in one in which it is silent, and
+parses the queries of the dashboards there.
 
 Usage: alerts.py WORK_FOLDER
 
-Each rule has a runbook of its own name in compose/runbooks, which is complete, and names metrics only that the rules or
-the documents name.
+Each rule has a runbook of its own name, which is complete, and names metrics only that the rules or the documents
+name.
 """
 import json
 import pathlib
@@ -14,7 +14,7 @@ import sys
 
 import yaml
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2] / "operate"
 HEADINGS = ("Meaning", "Impact", "Diagnosis", "Fix", "If nothing is done")
 # The minute of judgement, after each `for`, and the minutes between samples.
 NOW, STEP = 200, 2
@@ -203,8 +203,8 @@ def tests():
 def runbook(alert):
     """Returns what is wrong with the runbook of an alert."""
     path = ROOT / "runbooks" / f"{alert['alert']}.md"
-    if alert["annotations"].get("runbook_url") != f"compose/runbooks/{path.name}" or not path.exists():
-        return f"{alert['alert']}: runbook_url must be compose/runbooks/{path.name}, a file"
+    if alert["annotations"].get("runbook_url") != f"compose/operate/runbooks/{path.name}" or not path.exists():
+        return f"{alert['alert']}: runbook_url must be compose/operate/runbooks/{path.name}, a file"
     missing = [heading for heading in HEADINGS if not re.search(rf"^## {heading}\n\n\S", path.read_text(), re.M)]
     return f"{path.name}: has no text below {', '.join(missing)}" if missing else None
 
@@ -227,7 +227,7 @@ def main(work):
               for rule in group["rules"] if "alert" in rule]
     names = {alert["alert"] for alert in alerts}
     wrong = [text for text in map(runbook, alerts) if text]
-    wrong += [f"{name}: is in compose/alerts or in CASES, not in both" for name in sorted(names ^ set(CASES))]
+    wrong += [f"{name}: is in compose/operate/alerts or in CASES, not in both" for name in sorted(names ^ set(CASES))]
     wrong += [f"runbooks/{path.name}: there is no such alert" for path in sorted((ROOT / "runbooks").glob("*.md"))
               if path.stem not in names | {"README"}]
     path = pathlib.Path(work) / "alert-tests.yaml"

@@ -1,4 +1,4 @@
-"""Tries the queries of compose/kubernetes/autoscaling/workers.yaml with promtool, and what KEDA makes of their values.
+"""Tries the queries that scale workers, of compose/deploy/kubernetes, with promtool, and what KEDA makes of their values.
 
 Usage: autoscaling.py WORK_FOLDER [SAMPLES]
 
@@ -14,8 +14,8 @@ import sys
 
 import yaml
 
-HERE = pathlib.Path(__file__).parent
-WORKERS = HERE.parent / "kubernetes" / "autoscaling" / "workers.yaml"
+HERE = pathlib.Path(__file__).resolve().parent
+WORKERS = HERE.parents[1] / "deploy" / "kubernetes" / "autoscaling" / "workers.yaml"
 # Seconds between two recorded samples.
 SAMPLE = 1
 # The HorizontalPodAutoscaler's defaults: seconds between two looks, the part by which the value may differ from what

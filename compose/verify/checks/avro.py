@@ -1,7 +1,7 @@
 """
 Compares the decoder of Avro with PyPI's fastavro: random values of random schemas must be equal JSON.
 
-avro.py [--cases N] [--seed S]    300 cases, from seed 1. `compose/fuzz` builds the program that decodes.
+avro.py [--cases N] [--seed S]    300 cases, from seed 1. `compose/verify/fuzz` builds the program that decodes.
 """
 import argparse
 import base64
@@ -18,7 +18,7 @@ import uuid
 
 import fastavro
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+ROOT = os.path.abspath(f"{os.path.dirname(__file__)}/../../..")
 UTC = datetime.timezone.utc
 FIRST, LAST = datetime.datetime(1, 1, 1, tzinfo=UTC), datetime.datetime(9999, 12, 31, 23, 59, 59, 999999, UTC)
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
@@ -376,7 +376,7 @@ def main():
     parser.add_argument("--cases", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    program = subprocess.run([f"{ROOT}/compose/fuzz", "--program"], check=True, stdout=subprocess.PIPE, text=True)
+    program = subprocess.run([f"{ROOT}/compose/verify/fuzz", "--program"], check=True, stdout=subprocess.PIPE, text=True)
     failures = 0
     with tempfile.TemporaryDirectory(prefix="waybill-avro.") as folder:
         expected = []

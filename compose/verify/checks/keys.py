@@ -5,7 +5,7 @@ import sys
 
 import yaml
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 # The roles that keep accepting for WAYBILL_DRAIN_SECONDS after SIGTERM.
 DRAINING = ("gateway", "checkout")
 # After the last deadline of a program: time to exit before SIGKILL.
@@ -64,7 +64,7 @@ def seconds(text):
 
 def kubernetes():
     """Yields the place of each role with its variables and its seconds to SIGKILL."""
-    folder = ROOT / "compose/kubernetes"
+    folder = ROOT / "compose/deploy/kubernetes"
     values = variables((folder / "base/waybill.env").read_text())
     for path in sorted(folder.glob("base/*.yaml")):
         for document in yaml.safe_load_all(path.read_text()):
@@ -79,7 +79,7 @@ def kubernetes():
 
 
 def systemd():
-    folder = ROOT / "compose/systemd"
+    folder = ROOT / "compose/deploy/systemd"
     common = variables((folder / "waybill-.service.d/common.conf").read_text())
     shared = variables((folder / "waybill.env").read_text())
     for path in sorted(folder.glob("*.service")):
@@ -92,7 +92,7 @@ def systemd():
 
 
 def composition():
-    path = ROOT / "compose/compose.yaml"
+    path = ROOT / "compose/deploy/compose.yaml"
     if not path.exists():
         return
     for name, service in yaml.safe_load(path.read_text())["services"].items():

@@ -1,10 +1,10 @@
-"""Compares compose/publish/README.md with the codes in the programs, and the outbox with Debezium's event router."""
+"""Compares the README of compose/connect/publish with the codes in the programs, and the outbox with Debezium's router."""
 import json
 import pathlib
 import re
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 STATUSES = {
     "badRequest": 400, "unauthorized": 401, "forbidden": 403, "notFound": 404, "methodNotAllowed": 405,
     "requestTimeout": 408, "conflict": 409, "payloadTooLarge": 413, "uriTooLong": 414, "unsupportedMediaType": 415,
@@ -118,7 +118,7 @@ def outbox(connector, table):
 
 
 def main():
-    folder = ROOT / "compose/publish"
+    folder = ROOT / "compose/connect/publish"
     problems = codes((folder / "README.md").read_text())
     problems += outbox(json.loads((folder / "outbox.json").read_text()), (folder / "outbox.sql").read_text())
     for problem in problems:

@@ -45,7 +45,7 @@ PARTITIONS = "waybill:1:{partitions}"
 # The sums of the bytes of receipts and labels by order type, in Redis.
 DOCUMENT_BYTES = "waybill:1:{document-bytes}"
 UNPROVOKED = {
-    "WaybillVersionsDiffer": "it needs programs of two builds; compose/checks/alerts.py tries its rule",
+    "WaybillVersionsDiffer": "it needs programs of two builds; compose/verify/checks/alerts.py tries its rule",
     "WaybillOrdersDiffer": "orders are compared twice a day, when they are old; ColdOrderServiceTests has that",
     "WaybillPartitionsBehind": "the embedded broker deletes no topic; RestoreServiceTests has that",
 }

@@ -1,6 +1,6 @@
 """
-Each alert of compose/alerts is provoked on a stack that a Prometheus watches: it fires, and is silent again after the
-cure. Before that, none fires under ordinary load. Then each query of compose/dashboards has given a series.
+Each alert of compose/operate is provoked on a stack that a Prometheus watches: it fires, and is silent again after
+the cure. Before that, none fires under ordinary load. Then each query of the dashboards has given a series.
 """
 
 import json

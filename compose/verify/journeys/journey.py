@@ -49,8 +49,8 @@ JOURNEYS = {
          "rate": number(20, "changes of orders a second (20)")}),
     "alerts": (
         "alerts:Alerts",
-        "each alert of compose/alerts is provoked, fires in a Prometheus, and is silent again; none fires before that, "
-        "and each query of the dashboards gives a series. Prometheus is Debian's package",
+        "each alert of compose/operate/alerts is provoked, fires in a Prometheus, and is silent again; none fires before "
+        "that, and each query of the dashboards gives a series. Prometheus is Debian's package",
         {"minutes": number(60, "minutes of ordinary load, with the rules as they are (60)", 0),
          "scenes": word("names of provocations, separated by commas; a wrong one lists all (all)", default="all"),
          "rate": number(20, "changes, fetches, registrations and payments a second (20)")}),

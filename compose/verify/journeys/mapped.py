@@ -122,7 +122,7 @@ class Mapped(World):
             # The embedded broker creates it.
             self.producer.producer.list_topics(topic, timeout=10)
         sources = f"{self.stack.folder}/sources"
-        shutil.copytree(f"{ROOT}/compose/journeys/maps", sources, dirs_exist_ok=True)
+        shutil.copytree(f"{ROOT}/compose/verify/journeys/maps", sources, dirs_exist_ok=True)
         shutil.copytree(f"{sources}/trackers", f"{sources}/scans", dirs_exist_ok=True)
         self.write_source("shop", [SHOP], "json", {
             "owns": ["status", "statusDescription", "payment", "lineItems", "merchant"],

@@ -1,4 +1,4 @@
-"""A Prometheus server beside a stack, with the rules of compose/alerts, as they are or quickened."""
+"""A Prometheus server beside a stack, with the rules of compose/operate/alerts, as they are or quickened."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from stack import ROOT, Failure, eventually
 def dashboard_queries(window):
     """Returns (dashboard, query) of all dashboards, for any credential and host."""
     return [(path.stem, re.sub(r"\$(credential|host)", ".*", target["expr"].replace("$__rate_interval", window)))
-            for path in sorted(Path(f"{ROOT}/compose/dashboards").glob("*.json"))
+            for path in sorted(Path(f"{ROOT}/compose/operate/dashboards").glob("*.json"))
             for panel in json.loads(path.read_text())["panels"] for target in panel["targets"]]
 
 
@@ -51,10 +51,10 @@ class Prometheus:
             return False
 
     def load(self, quick, reload=True):
-        """Loads the rules of compose/alerts, with their states empty."""
+        """Loads the rules of compose/operate/alerts, with their states empty."""
         self.alerts = []
         Path(f"{self.folder}/rules").mkdir(exist_ok=True)
-        for path in Path(f"{ROOT}/compose/alerts").glob("*.yaml"):
+        for path in Path(f"{ROOT}/compose/operate/alerts").glob("*.yaml"):
             groups = yaml.safe_load(path.read_text())["groups"]
             self.alerts += [rule["alert"] for group in groups for rule in group["rules"] if "alert" in rule]
             if quick:

@@ -191,7 +191,7 @@ class Traces(World):
             say("NOT CHECKED, since programs of PyPI are missing: the spans with the types of OTLP")
             return
         check = subprocess.run(
-            [f"{ROOT}/.build/check/bin/python", "-B", f"{ROOT}/compose/checks/spans.py", *files],
+            [f"{ROOT}/.build/check/bin/python", "-B", f"{ROOT}/compose/verify/checks/spans.py", *files],
             text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if check.returncode:
             self.findings.add(check.stdout)

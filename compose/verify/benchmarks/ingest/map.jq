@@ -1,5 +1,5 @@
-# The mapping of compose/sources/shopify-orders in jq, which reads records and writes changes, without Kafka. Of orders in
-# the shop's currency that were not edited.
+# The mapping of compose/connect/sources/shopify-orders in jq, which reads records and writes changes, without Kafka. Of
+# orders in the shop's currency that were not edited.
 def text: if . == "" then null else . end;
 def minor: (text // "0") | tonumber * 100 | round;
 def decimal: (if . < 0 then "-" else "" end) as $sign | fabs

@@ -1,6 +1,6 @@
 """
-The mapping of compose/sources/shopify-orders in Python: for the peer, and to check what ingest publishes. Of orders in
-the shop's currency that were not edited, which records.py makes.
+The mapping of compose/connect/sources/shopify-orders in Python: for the peer, and to check what ingest publishes. Of
+orders in the shop's currency that were not edited, which records.py makes.
 """
 
 from datetime import datetime, timezone

@@ -1,5 +1,5 @@
 """
-A mapper in Python with the usual packages; started by compose/benchmarks/ingest/bench.py.
+A mapper in Python with the usual packages; started by compose/verify/benchmarks/ingest/bench.py.
 
 It does what `waybill-packager ingest` does with a backlog, except for checking the changes: consume, decode, map,
 publish, commit. It processes ranges of offsets of all partitions, and prints as JSON the number of changes and the

@@ -14,7 +14,7 @@ GROUP = "waybill-ingest"
 
 def write_source(folder, name, topics, members):
     """Writes a source below `folder`. members: of source.json, beside the example's. Returns the source's folder."""
-    example, made = Path(f"{ROOT}/compose/sources/shopify-orders"), Path(f"{folder}/{name}")
+    example, made = Path(f"{ROOT}/compose/connect/sources/shopify-orders"), Path(f"{folder}/{name}")
     made.mkdir(parents=True)
     shutil.copy(example / "map.lua", made)
     source = json.loads((example / "source.json").read_text())

@@ -1,5 +1,5 @@
 """
-A packager in Python, written in the usual way with the usual packages; started by compose/benchmarks/packager/bench.py.
+A packager in Python, written in the usual way with the usual packages; started by bench.py of this folder.
 
 It does what waybill-packager does with a backlog: consume, read the orders' states, fold, build order.json and
 manifest, sign, zip, write to Redis, publish, commit. It processes ranges of offsets of some partitions, and prints as

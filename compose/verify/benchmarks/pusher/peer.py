@@ -1,5 +1,5 @@
 """
-Sends notifications with the usual Python packages, on one connection; started by compose/benchmarks/pusher/bench.py.
+Sends notifications with the usual Python packages, on one connection; started by bench.py of this folder.
 
 Reads its job as JSON from standard input. Prints as JSON the seconds, its CPU seconds and the number of notifications
 that were accepted.
