@@ -104,9 +104,17 @@ def composition():
         yield path, role, values, seconds(stop) if stop else 10
 
 
+def absent():
+    """Returns a sentence for each file that the composition mounts and that is not there: Docker makes it a folder."""
+    path = ROOT / "compose/deploy/compose.yaml"
+    mounts = [mount.split(":")[0] for service in yaml.safe_load(path.read_text())["services"].values()
+              for mount in service.get("volumes", []) if mount.startswith(".")]
+    return [f"{path.relative_to(ROOT)}: there is no {mount}" for mount in mounts if not (path.parent / mount).exists()]
+
+
 def main():
     defaults = table((ROOT / "Shared/Operations/README.md").read_text())
-    problems, roles = [], []
+    problems, roles = absent(), []
     for path, role, values, stop in [*kubernetes(), *systemd(), *composition()]:
         place = path.relative_to(ROOT)
         problems += [f"{place}: {key} is not in the table of Shared/Operations/README.md"
