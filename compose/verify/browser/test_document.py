@@ -1,4 +1,4 @@
-"""compose/connect/shop.md, followed word for word: python3 -m unittest test_document, in this folder."""
+"""compose/connect/shop.md, followed word for word: PYTHONPATH=.. python3 -m unittest test_document, in this folder."""
 import os
 import re
 import unittest

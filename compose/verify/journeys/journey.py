@@ -69,6 +69,9 @@ JOURNEYS = {
         "traces:Traces",
         "changes with a trace are found by it from their publisher to the device, and a collector of traces goes away",
         {}),
+    "production": (
+        "production:Production",
+        "the commands of compose/deploy/production.md, with stand-ins for Apple, Kafka and Redis", {}),
     "upgrade": (
         "upgrade:Upgrade",
         "services are replaced by those of an earlier release and back, one after the other, under load",

@@ -27,9 +27,10 @@ class Reader:
         self.environment = dict(os.environ, **(environment or {}))
         self.running = []
 
-    def run(self, commands, seconds=600):
-        subprocess.run(["bash", "-euo", "pipefail", "-c", commands], cwd=self.folder, env=self.environment, check=True,
-                       timeout=seconds)
+    def run(self, commands, seconds=600, check=True):
+        """Runs a block. Returns its exit code, which is 0 unless `check` is false."""
+        return subprocess.run(["bash", "-euo", "pipefail", "-c", commands], cwd=self.folder, env=self.environment,
+                              check=check, timeout=seconds).returncode
 
     def start(self, commands, until, seconds=1800):
         """Starts a block, waits for a text in its output, and returns that output, which keeps growing."""
