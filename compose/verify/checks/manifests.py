@@ -43,6 +43,12 @@ CUSTOM = {
             "selector": members({"matchLabels": MAP}),
             "podMetricsEndpoints": items(members({"port": TEXT}, {"path": TEXT, "interval": TEXT}))},
             {"jobLabel": TEXT})}),
+    "PrometheusRule": members({
+        "metadata": MAP,
+        "spec": members({"groups": items(members({"name": TEXT, "rules": items({"oneOf": [
+            members({"record": TEXT, "expr": TEXT}, {"labels": MAP}),
+            members({"alert": TEXT, "expr": TEXT}, {"for": TEXT, "labels": MAP, "annotations": MAP})]})},
+            {"interval": TEXT}))})}),
 }
 
 
