@@ -7,6 +7,7 @@ import http.server
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -198,6 +199,27 @@ class ProgramTests(unittest.TestCase):
         skipped = Metrics.of(world.stack.env["OPERATIONS_PACKAGER"]).total(
             "waybill_changes_skipped_total", reason="duplicate")
         self.assertEqual(skipped, len(KAFKA))
+
+    def test_each_type_of_change_is_taken_as_the_document_sends_it(self):
+        text = (HERE / "README.md").read_text().split("<!-- run: requests -->\n```bash\n")[1].split("```")[0]
+        order = f"{world.stack.type}/each-change"
+        first, rest = text.split("# waybill.order.patched")
+        environment = os.environ | {"CHECKOUT_URL": world.url, "CHECKOUT_KEY": KEYS["oms"], "ORDER": order}
+
+        def send(commands):
+            ran = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", commands], cwd=HERE, env=environment, capture_output=True, text=True)
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            return [json.loads(line)["type"] for line in ran.stdout.splitlines()]
+
+        types = send(first)
+        # A patch needs its order.
+        url, token = f"{world.stack.env['GATEWAY_URL']}/v1/orders/{order}", world.derive("derived.py", "token", order)
+        eventually("the order", lambda: fetch(url, token)[0] == 200, 60)
+        types += send(f"{first.split('# ')[0]}# {rest}")
+        self.assertEqual(types, re.findall(r"^# (waybill\.[a-z.]+):", text, re.M))
+        schema = json.loads((HERE / "../../../Shared/Model/Schemas/order-change.schema.json").read_text())
+        self.assertEqual(set(types), set(re.findall(r'"(waybill\.[a-z]+\.[a-z]+)"', json.dumps(schema))))
 
     def test_each_deriver_agrees_with_the_vectors(self):
         vectors = json.loads((HERE / "vectors.json").read_text())
