@@ -200,13 +200,34 @@ def tests():
     return [{key: value for key, value in test.items() if key != "metrics"} for test in made]
 
 
-def runbook(alert):
-    """Returns what is wrong with the runbook of an alert."""
-    path = ROOT / "runbooks" / f"{alert['alert']}.md"
-    if alert["annotations"].get("runbook_url") != f"compose/operate/runbooks/{path.name}" or not path.exists():
-        return f"{alert['alert']}: runbook_url must be compose/operate/runbooks/{path.name}, a file"
-    missing = [heading for heading in HEADINGS if not re.search(rf"^## {heading}\n\n\S", path.read_text(), re.M)]
-    return f"{path.name}: has no text below {', '.join(missing)}" if missing else None
+def runbooks(document):
+    """Returns the text of each runbook by the name of its alert.
+
+    >>> runbooks("# Runbooks\\n\\n## WaybillA\\n\\n**Meaning.** x\\n\\n## WaybillB\\n\\ny")
+    {'WaybillA': '**Meaning.** x', 'WaybillB': 'y'}
+    """
+    parts = re.split(r"^## (\w+)\n", document, flags=re.M)
+    return {name: text.strip() for name, text in zip(parts[1::2], parts[2::2])}
+
+
+def fault(alert, books):
+    """Returns what is wrong with the runbook of an alert, or nothing.
+
+    >>> alert = {"alert": "WaybillA", "annotations": {"runbook_url": "compose/operate/runbooks.md#waybilla"}}
+    >>> fault(alert, {})
+    'WaybillA: there is no runbook'
+    >>> fault(alert, {"WaybillA": "\\n\\n".join(f"**{one}.** x" for one in HEADINGS[1:])})
+    'WaybillA: the runbook has no Meaning'
+    >>> fault(alert, {"WaybillA": "\\n\\n".join(f"**{one}.** x" for one in HEADINGS)})
+    """
+    name = alert["alert"]
+    url = f"compose/operate/runbooks.md#{name.lower()}"
+    if alert["annotations"].get("runbook_url") != url:
+        return f"{name}: runbook_url must be {url}"
+    if name not in books:
+        return f"{name}: there is no runbook"
+    missing = [one for one in HEADINGS if not re.search(rf"^\*\*{one}\.\*\*\s+\S", books[name], re.M)]
+    return f"{name}: the runbook has no {', '.join(missing)}" if missing else None
 
 
 def queries(work):
@@ -226,10 +247,10 @@ def main(work):
     alerts = [rule for path in files for group in yaml.safe_load(path.read_text())["groups"]
               for rule in group["rules"] if "alert" in rule]
     names = {alert["alert"] for alert in alerts}
-    wrong = [text for text in map(runbook, alerts) if text]
+    books = runbooks((ROOT / "runbooks.md").read_text())
+    wrong = [text for text in (fault(alert, books) for alert in alerts) if text]
     wrong += [f"{name}: is in compose/operate/alerts or in CASES, not in both" for name in sorted(names ^ set(CASES))]
-    wrong += [f"runbooks/{path.name}: there is no such alert" for path in sorted((ROOT / "runbooks").glob("*.md"))
-              if path.stem not in names | {"README"}]
+    wrong += [f"runbooks.md: there is no alert {name}" for name in books if name not in names]
     path = pathlib.Path(work) / "alert-tests.yaml"
     path.write_text(yaml.safe_dump({"rule_files": [str(each) for each in files], "tests": tests()}))
     print("\n".join(wrong))

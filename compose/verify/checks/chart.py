@@ -20,7 +20,7 @@ EVERYTHING = {
     "topics.enabled": "true", "retention.enabled": "true", "ingress.gateway": "wallet.example.com",
     "ingress.checkout": "checkout.example.com", "ingress.className": "nginx", "monitoring.podMonitor": "true",
     "monitoring.rules": "true", "monitoring.dashboards": "true", "monitoring.labels.release": "prometheus",
-    "monitoring.runbooks": "https://example.com/runbooks/", "config.WAYBILL_LOG_LEVEL": "debug"}
+    "monitoring.runbooks": "https://example.com/runbooks#", "config.WAYBILL_LOG_LEVEL": "debug"}
 
 
 def run(*words):
@@ -61,7 +61,7 @@ def watched(everything):
               for group in yaml.safe_load(path.read_text())["groups"]]
     for rule in (rule for group in groups for rule in group["rules"] if "alert" in rule):
         rule["annotations"]["runbook_url"] = rule["annotations"]["runbook_url"].replace(
-            "compose/operate/runbooks/", EVERYTHING["monitoring.runbooks"])
+            "compose/operate/runbooks.md#", EVERYTHING["monitoring.runbooks"])
     if everything["PrometheusRule", "waybill"]["spec"]["groups"] != groups:
         yield "the rules are not those of compose/operate/alerts"
     boards = {path.name: json.loads(path.read_text()) for path in operate.glob("dashboards/*.json")}
