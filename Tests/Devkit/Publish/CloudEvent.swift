@@ -5,7 +5,7 @@ import Model
 ///
 /// Source: Design §3; CloudEvents 1.0 with its Kafka protocol binding
 struct CloudEvent: Sendable {
-    /// The types of changes that the packager's README lists.
+    /// The types of changes that the publisher's contract lists.
     enum ChangeType: String, Sendable, CaseIterable {
         case replaced = "waybill.order.replaced"
         case merged = "waybill.order.merged"

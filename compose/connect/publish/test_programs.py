@@ -201,7 +201,8 @@ class ProgramTests(unittest.TestCase):
         self.assertEqual(skipped, len(KAFKA))
 
     def test_each_type_of_change_is_taken_as_the_document_sends_it(self):
-        text = (HERE / "README.md").read_text().split("<!-- run: requests -->\n```bash\n")[1].split("```")[0]
+        document = (HERE / "README.md").read_text()
+        text = document.split("<!-- run: requests -->\n```bash\n")[1].split("```")[0]
         order = f"{world.stack.type}/each-change"
         first, rest = text.split("# waybill.order.patched")
         environment = os.environ | {"CHECKOUT_URL": world.url, "CHECKOUT_KEY": KEYS["oms"], "ORDER": order}
@@ -219,6 +220,7 @@ class ProgramTests(unittest.TestCase):
         types += send(f"{first.split('# ')[0]}# {rest}")
         self.assertEqual(types, re.findall(r"^# (waybill\.[a-z.]+):", text, re.M))
         schema = json.loads((HERE / "../../../Shared/Model/Schemas/order-change.schema.json").read_text())
+        self.assertEqual(set(types), set(re.findall(r"^\| `(waybill\.[a-z.]+)` \|", document, re.M)))
         self.assertEqual(set(types), set(re.findall(r'"(waybill\.[a-z]+\.[a-z]+)"', json.dumps(schema))))
 
     def test_each_deriver_agrees_with_the_vectors(self):
