@@ -1,3 +1,4 @@
+import Model
 import Packaging
 import PictureFitting
 import PictureSamples
@@ -11,17 +12,30 @@ import Testing
 @Suite(.server, .timeLimit(.minutes(3))) struct PictureChildrenTests {
     private let children = PictureChildren(.ofTests)
     private let fit = PictureFit(.square, on: .white)
+    private let brand: OrderTypeIdentifier
+
+    init() throws { self.brand = try OrderTypeIdentifier(BrandFixture.orderType) }
 
     @Test func aPictureIsMadeRightInAChild() async throws {
         for sample in [Drawing(500, 400).jpeg(), Drawing(300, 300, isLogo: true).webp()] {
-            #expect(try await self.children.fit(sample, self.fit).get() == self.fit.file(of: sample))
+            #expect(try await self.children.fit(sample, of: self.brand, self.fit).get() == self.fit.file(of: sample))
         }
         let logo = PictureFit(.trackingLogo, on: .white)
         let sample = Drawing(300, 200, isLogo: true).png(.colourAlpha)
-        #expect(try await self.children.fit(sample, logo).get() == logo.file(of: sample))
+        #expect(try await self.children.fit(sample, of: self.brand, logo).get() == logo.file(of: sample))
     }
 
-    /// Each has a child of its own: pictures beside them and after them are made right.
+    /// More than a child decodes in its life, and of another brand in between.
+    @Test func aChildIsFollowedByAnotherOne() async throws {
+        let other = try OrderTypeIdentifier("order.com.example.other")
+        let sample = Drawing(20, 20).png(.colour)
+        let made = try self.fit.file(of: sample)
+        for number in 0..<70 {
+            #expect(try await self.children.fit(sample, of: number == 3 ? other : self.brand, self.fit).get() == made)
+        }
+    }
+
+    /// Pictures beside them and after them are made right.
     @Test(arguments: [
         ("huge", PictureFailure.tooManyPixels), ("gigabyte", .tooManyPixels), ("wide and progressive", .memory),
         ("scans", .slow), ("cut", .damaged), ("GIF", .notAPicture),
@@ -37,8 +51,8 @@ import Testing
             default: Array("GIF89a".utf8)
             }
         let small = Drawing(100, 100).png(.colour)
-        async let other = self.children.fit(small, self.fit)
-        let result = await self.children.fit(file, self.fit)
+        async let other = self.children.fit(small, of: self.brand, self.fit)
+        let result = await self.children.fit(file, of: self.brand, self.fit)
         guard case .failure(let failure) = result else {
             Issue.record("\(reason) was made right")
             return
@@ -47,15 +61,17 @@ import Testing
         #expect(failure.message.hasPrefix("it ") || failure.message.hasPrefix("decoding it "), "\(failure.message)")
         let made = try self.fit.file(of: small)
         #expect(try await other.get() == made)
-        #expect(try await self.children.fit(small, self.fit).get() == made)
+        #expect(try await self.children.fit(small, of: self.brand, self.fit).get() == made)
     }
 
     /// An animation without end is as long as its first frame; a gigabyte of zeros behind a small picture is either
     /// passed over within the time, or ends its child.
     @Test func whatNeverEndsIsDecodedAsFarAsItIsNeeded() async throws {
         let animation = PictureSample.animated([Drawing(100, 100), Drawing(100, 100)])
-        #expect(try await self.children.fit(animation, self.fit).get().count < PictureFit.sizeLimit)
-        if case .failure(let failure) = await self.children.fit(HostilePicture.inflating(side: 400), self.fit) {
+        #expect(try await self.children.fit(animation, of: self.brand, self.fit).get().count < PictureFit.sizeLimit)
+        if case .failure(let failure) = await self.children.fit(
+            HostilePicture.inflating(side: 400), of: self.brand, self.fit)
+        {
             #expect(failure.reason == .slow, "\(failure.message)")
         }
     }
@@ -63,7 +79,7 @@ import Testing
     @Test func aProgramThatCannotBeStartedIsNotThePicturesFault() async throws {
         var sandbox = PictureChildren.sandbox(.full)
         sandbox.path = "/nonexistent"
-        let result = await PictureChildren(sandbox).fit(Drawing(10, 10).jpeg(), self.fit)
+        let result = await PictureChildren(sandbox).fit(Drawing(10, 10).jpeg(), of: self.brand, self.fit)
         guard case .failure(let failure) = result else {
             Issue.record("there is no such program")
             return

@@ -1,17 +1,20 @@
-import Dispatch
+import Model
 import Packaging
 import PictureFitting
 import Sandbox
 
-/// Gives pictures their form, each in a child process of its own: one that a picture has taken over sees no other one.
+/// Gives pictures their form, in child processes: one that a picture has taken over sees others of its brand alone, and
+/// few of them.
 ///
-/// Thread: any; the queue's owns a child from its start to its end. Bounded: one child at a time, those who wait for it
-/// are the pictures in hand.
+/// Bounded: one child at a time, those who wait for it are the pictures in hand.
 final class PictureChildren: Sendable {
     static let command = "picture"
+    /// The pictures that a child decodes before another one takes its place. Starting one costs more than a picture.
+    private static let life = 64
 
-    private let queue = DispatchQueue(label: "waybill.pictures")
     private let sandbox: Sandbox
+    /// Their children, and the number of pictures that each has decoded.
+    private let pool: SandboxPool<Int>
 
     static func sandbox(_ wall: SandboxWall) -> Sandbox {
         var sandbox = Sandbox(command: Self.command)
@@ -24,26 +27,29 @@ final class PictureChildren: Sendable {
         return sandbox
     }
 
-    init(_ sandbox: Sandbox) { self.sandbox = sandbox }
+    init(_ sandbox: Sandbox) {
+        self.sandbox = sandbox
+        self.pool = SandboxPool(sandbox, count: 1) { 0 }
+    }
 
-    func fit(_ bytes: [UInt8], _ fit: PictureFit) async -> Result<[UInt8], PictureMaker.Failure> {
+    /// - Parameter brand: the order type of those that name the picture.
+    func fit(
+        _ bytes: [UInt8], of brand: OrderTypeIdentifier, _ fit: PictureFit
+    ) async -> Result<[UInt8], PictureMaker.Failure> {
         // An error page needs no process.
         guard PictureFormat(bytes) != nil else {
             return .failure(PictureMaker.Failure(PictureFitFault.notAPicture(bytes)))
         }
-        return await withCheckedContinuation { continuation in
-            self.queue.async { continuation.resume(returning: self.fitNow(bytes, fit)) }
-        }
-    }
-
-    private func fitNow(_ bytes: [UInt8], _ fit: PictureFit) -> Result<[UInt8], PictureMaker.Failure> {
-        do throws(SandboxError) {
-            var child = try SandboxProcess.started(self.sandbox)
-            let result = child.exchange(Self.request(bytes, fit))
-            guard let answer = result.answers.first else { return .failure(self.failure(result.end)) }
-            return Self.result(of: answer)
-        } catch {
-            return .failure(PictureMaker.Failure(reason: .noDecoder, message: "it cannot be decoded: \(error)"))
+        let request = Self.request(bytes, fit)
+        while true {
+            let (result, before) = await self.pool.with(brand.rawValue) { child, decoded in
+                let result = await child.exchange(request)
+                decoded += 1
+                return (result.end == nil && decoded < Self.life, (result, decoded - 1))
+            }
+            if let answer = result.answers.first { return Self.result(of: answer) }
+            // What a picture before it has left behind is not its fault.
+            guard before > 0 else { return .failure(self.failure(result.end)) }
         }
     }
 

@@ -110,7 +110,7 @@ struct PictureFetchJob: Sendable {
                     let made =
                         self.pictures.areDocuments
                         ? try PictureMaker.document(content.body, identifier: key.url)
-                        : try await self.maker.make(content.body, url: key.url, target.fit, known: record)
+                        : try await self.maker.make(content.body, of: key, target.fit, known: record)
                     if let file = made.file {
                         fresh.content = PictureRecord.Content(file.file)
                         fresh.form = made.form

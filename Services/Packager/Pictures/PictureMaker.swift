@@ -1,12 +1,13 @@
 import Cryptography
+import Model
 import Packaging
 import PictureFitting
 import Store
 
 /// Makes files for packages of files that were fetched.
 struct PictureMaker: Sendable {
-    /// Gives a picture a form: in the service, in a process of its own.
-    let fit: @Sendable ([UInt8], PictureFit) async -> Result<[UInt8], Failure>
+    /// Gives a picture of a brand a form: in the service, in a process of its own.
+    let fit: @Sendable ([UInt8], OrderTypeIdentifier, PictureFit) async -> Result<[UInt8], Failure>
 
     /// The reason why there is no file.
     struct Failure: Error, Hashable {
@@ -27,11 +28,11 @@ struct PictureMaker: Sendable {
     /// Content that was fetched before makes no new file: what stands in packages stays there, also if it was fetched
     /// by a release, or for a brand, that gave it no form.
     /// - Parameters:
-    ///   - url: the identity of the picture.
+    ///   - key: the identity of the picture.
     ///   - fit: nil to leave the picture as it is.
     ///   - known: the picture's record.
     func make(
-        _ content: [UInt8], url: String, _ fit: PictureFit?, known: PictureRecord
+        _ content: [UInt8], of key: PictureKey, _ fit: PictureFit?, known: PictureRecord
     ) async throws(Failure) -> Made {
         let source = SHA256.hex(content)
         if let old = known.content, (known.form?.source ?? old.contentDigest) == source,
@@ -39,10 +40,10 @@ struct PictureMaker: Sendable {
         {
             return Made(file: nil, form: known.form)
         }
-        let made = if let fit { try await self.fit(content, fit).get() } else { content }
+        let made = if let fit { try await self.fit(content, key.orderType, fit).get() } else { content }
         do throws(PictureFault) {
             return Made(
-                file: try PictureFile.make(url: url, content: made), form: fit.map { (source, $0.description) })
+                file: try PictureFile.make(url: key.url, content: made), form: fit.map { (source, $0.description) })
         } catch {
             throw Failure(reason: .notAPicture, message: error.description)
         }
