@@ -71,6 +71,11 @@ SUBJECTS = {
         "latency of fetches of them; with --outage also of other orders, while cold ones cannot be read",
         {"orders": number(10_000, "orders (10000)"), "seconds": seconds(10),
          "outage": number(0, "seconds without leaders, and without Kafka; 300 take 13,300 orders (0)", least=0)}),
+    "documents": Subject(
+        "packager.documents:DocumentsBench",
+        "latency at 300 new orders a second that name a picture and a receipt of their own, beside orders that name "
+        "none; bytes in Redis",
+        {"seconds": seconds(10)}),
     "pusher": Subject(
         "pusher.bench:PusherBench",
         "notifications a second on one connection, compared with h2load and senders in Python; latency from a "

@@ -134,7 +134,7 @@ class Usage:
 
 
 def cpu_seconds(pids):
-    """Returns the seconds that processes have used so far, in user code and in the kernel."""
+    """Returns the seconds that processes and their children have used so far, in user code and in the kernel."""
     if pids == ENDED:
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         return used.ru_utime + used.ru_stime
@@ -142,8 +142,15 @@ def cpu_seconds(pids):
     for pid in pids:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            total += int(fields[11]) + int(fields[12])
-    return total / TICKS
+            # Its own, and those of children that have ended.
+            total += sum(map(int, fields[11:15])) / TICKS + cpu_seconds(children(pid))
+    return total
+
+
+def children(pid):
+    """Returns the processes that a process has started and that have not ended."""
+    files = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(word) for file in files for word in file.read_text().split()]
 
 
 def machine_seconds():

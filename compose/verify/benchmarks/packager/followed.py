@@ -25,8 +25,9 @@ LAST = f"step {CHANGES - 1}"
 
 
 class FollowedBench(CrewBench):
-    # The connection of each client's thread.
+    # The connection of each client's thread, each from an address of its own, as devices have.
     own = threading.local()
+    clients = itertools.cycle(range(1, 255))
 
     @functools.cached_property
     def secret(self):
@@ -119,7 +120,7 @@ class FollowedBench(CrewBench):
     def ask(self, order):
         # The gateway closes those that are idle for longer.
         if time.monotonic() - getattr(self.own, "asked", 0) > 30:
-            self.own.connection = Connection(self.stack.gateway_port)
+            self.own.connection = Connection(self.stack.gateway_port, f"127.0.1.{next(self.clients)}")
         self.own.asked = time.monotonic()
         token = derived_token(self.secret, f"{self.stack.type}/{order}")
         return self.own.connection.get(self.stack.path(order), showing(token))
