@@ -2,6 +2,7 @@ import CoreMetrics
 import Fetch
 import Logging
 import Model
+import Operations
 import Packaging
 import ServiceLifecycle
 import Store
@@ -83,7 +84,8 @@ struct PictureWorker: Service {
                     let claims = await self.claim(slots.free)
                     for claim in claims {
                         slots.acquire()
-                        group.addTask {
+                        // Packages of changes are not behind those that are made once more.
+                        group.addTask(executorPreference: BackgroundExecutor.shared) {
                             await self.carryOut(claim)
                             slots.release()
                         }
