@@ -130,7 +130,7 @@ import Testing
         try await PictureFixture.run(fit: true) { fixture in
             try fixture.server.answer("/lamp", .init(Drawing(400, 400).jpeg()))
             let decoded = Mutex<[PictureFit]>([])
-            let maker = PictureMaker { bytes, fit in
+            let maker = PictureMaker { bytes, brand, fit in
                 decoded.withLock { $0.append(fit) }
                 return Result { try fit.file(of: bytes) }.mapError { _ in
                     PictureMaker.Failure(reason: .damaged, message: "")
