@@ -1,9 +1,8 @@
 // Waybill for Apple Pay on the web: button, merchant session, payment, order details for Wallet.
 // ES2019, no dependency, works under `default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'`.
-// A page never calls Apple's functions itself, so a new version of Apple's API needs no change of the page.
 
 const APPLE_PAY = "https://apple.com/apple-pay";
-// A sheet waits 30 seconds for each answer; an answer has to arrive before that.
+// A sheet waits 30 seconds for each answer.
 const ANSWER_MILLISECONDS = 28000;
 const ADDRESS_MILLISECONDS = 10000;
 const LOWEST_VERSION = 3;
@@ -460,7 +459,7 @@ class Controller {
       document.head.appendChild(link);
     };
     if (metadata.stylesheet) add("stylesheet", metadata.stylesheet);
-    // Read when the session begins: a second device shows them while it confirms.
+    // A second device shows them while it confirms.
     for (const icon of metadata.touchIcons || []) add("apple-touch-icon", icon.href, icon.sizes);
   }
 
@@ -475,7 +474,8 @@ class Controller {
     button.className = `waybill-apple-pay waybill-apple-pay--${look.style === "white-outline" ? "outline" : look.style}`;
     button.dataset.type = look.type;
     button.lang = language;
-    button.setAttribute("aria-label", "Apple Pay");
+    const words = look.type === "plain" || !/^en/.test(language) ? "" : look.type + " with ";
+    button.setAttribute("aria-label", look.label || words + "Apple Pay");
     return button;
   }
 

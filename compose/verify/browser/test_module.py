@@ -466,6 +466,15 @@ class ModuleTests(unittest.TestCase):
     CHILD = "document.querySelector('#pay').firstChild?.localName"
     SDK = "customElements.define('apple-wallet-button', class extends HTMLElement {})"
 
+    def test_the_label_of_the_button_says_what_the_eye_reads(self):
+        labels = {"": "buy with Apple Pay", "type: 'plain'": "Apple Pay", "type: 'donate'": "donate with Apple Pay",
+                  "locale: 'de'": "Apple Pay", "locale: 'de', label: 'Kaufen mit Apple Pay'": "Kaufen mit Apple Pay"}
+        for look, label in labels.items():
+            with self.subTest(look):
+                page = self.open(f"button: {{ {look} }}", before=self.WALLET, polyfill=False)
+                page.wait("window.hasButton")
+                self.assertEqual(page.evaluate("document.querySelector('#pay button').getAttribute('aria-label')"), label)
+
     def shown(self, page):
         return page.evaluate("(({ hidden, children: [child] }) => [hidden, child && child.localName])("
                              "document.querySelector('#pay'))")
