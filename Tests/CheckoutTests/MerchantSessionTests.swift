@@ -78,6 +78,17 @@ import Testing
         }
     }
 
+    @Test func aMerchantOfAPlatformGetsSessionsUnderItsRegisteredName() async throws {
+        let partner: JSONObject = ["partnerInternalMerchantIdentifier": "platform-shop-42"]
+        try await Self.with(partner) { fixture, apple in
+            let answer = try await Self.validate(fixture, #"{"validationURL":"\#(Self.production)"}"#)
+            #expect(answer.status == 200, "\(answer.text)")
+            let request = try #require(apple.seen.first)
+            #expect(request.body.object?["merchantIdentifier"] == "platform-shop-42")
+            #expect(request.client == Self.merchant, "the certificate is the platform's")
+        }
+    }
+
     @Test func theValidationURLChoosesTheMerchantSessionHost() async throws {
         try await Self.with(["environments": ["production", "sandbox"]]) { fixture, apple in
             for url in [Self.production, Self.sandbox] {

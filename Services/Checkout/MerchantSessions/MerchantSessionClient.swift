@@ -28,7 +28,7 @@ struct MerchantSessionClient: Sendable {
         _ merchant: Merchant, _ identity: MerchantIdentity, at host: AppleHost, domain: String, request: String
     ) async throws(CheckoutFailure) -> [UInt8] {
         let body: JSON = [
-            "merchantIdentifier": .string(merchant.merchantIdentifier), "displayName": .string(merchant.displayName),
+            "merchantIdentifier": .string(merchant.sessionIdentifier), "displayName": .string(merchant.displayName),
             "initiative": "web", "initiativeContext": .string(domain),
         ]
         var call = FetchRequest(url: host.sessionURL) { $0 == FetchOrigin(host: host.name, port: 443) }
@@ -61,7 +61,8 @@ struct MerchantSessionClient: Sendable {
         default:
             // The message names the hash of a merchant identifier and the reason. It is for the operator only.
             let text = json?.object?["statusMessage"]?.string ?? ""
-            let isOurs = text.lowercased().contains(MerchantIdentity.digest(of: merchant.merchantIdentifier))
+            let names = [merchant.merchantIdentifier, merchant.sessionIdentifier].map(MerchantIdentity.digest)
+            let isOurs = names.contains { text.lowercased().contains($0) }
             self.log(
                 merchant, host, request,
                 [

@@ -44,6 +44,14 @@ extension Merchant {
         guard identifier.map(Self.isMerchantIdentifier) != false else {
             throw file.wrong("merchantIdentifier", "must look like merchant.com.example.shop")
         }
+        self.partnerInternalMerchantIdentifier = try file.optionalText("partnerInternalMerchantIdentifier")
+        if let partner = self.partnerInternalMerchantIdentifier {
+            guard (1...255).contains(partner.utf8.count), partner.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
+                throw file.wrong(
+                    "partnerInternalMerchantIdentifier",
+                    "must be the name with which the merchant was registered, 1 to 255 printable ASCII characters")
+            }
+        }
         self.displayName = try file.text("displayName")
         guard self.displayName.count <= 64 else { throw file.wrong("displayName", "may have 64 characters at most") }
         self.identity = try Self.identity(&file, directory, identifier, now, &secretFiles)

@@ -72,6 +72,8 @@ struct Merchant: Sendable {
     /// The name of its directory, which is its label in metrics and logs.
     let name: String
     let merchantIdentifier: String
+    /// The name under which a platform has registered the merchant with Apple; nil for one that is its own.
+    let partnerInternalMerchantIdentifier: String?
     let displayName: String
     /// The client certificate for Apple; nil for a merchant whose merchant sessions are not requested here.
     let identity: MerchantIdentity?
@@ -92,6 +94,10 @@ struct Merchant: Sendable {
     var webhooks: [Webhook]
     /// Files that hold its secrets, by their paths.
     let secretFiles: [String]
+
+    /// The identifier in requests of merchant sessions. Source: Apple Pay on the Web, "Requesting an Apple Pay payment
+    /// session"; Apple Pay Web Merchant Registration API
+    var sessionIdentifier: String { self.partnerInternalMerchantIdentifier ?? self.merchantIdentifier }
 }
 
 /// All merchants, found by the origin, host, key or webhook in a request.
