@@ -193,6 +193,7 @@ struct PlaygroundEnvironment: Sendable {
         (self.devices, self.addDevice) = AsyncStream.makeStream(of: PlaygroundDevice.self)
         self.server = PlaygroundServer(
             sessions: sessions, shop: self.shop, page: page,
+            verifier: VerifierPage(rootsPEM: roots, rootName: "the root of the playground’s certificates"),
             merchant: (sandbox?.identifier ?? PlaygroundMerchant.identifier, sandbox?.publicURL),
             forwarding: sandbox.map { _ in
                 PlaygroundForwarding(checkout: checkout.url, gateway: stack.gateway, http: http)
@@ -252,7 +253,8 @@ struct PlaygroundEnvironment: Sendable {
             }
             // Before the group has partitions, the first visitor would see events late.
             while self.consumer.assignment.isEmpty { try await Task.sleep(for: .milliseconds(50)) }
-            let listener = try await FakeServer.start(host: host, port: port) { [server] request in
+            let listener = try await FakeServer.start(host: host, port: port, bodyLimit: VerifierPage.bodyLimit) {
+                [server] request in
                 await server.answer(request)
             }
             onReady(listener.port)

@@ -7,6 +7,7 @@ struct PlaygroundServer: Sendable {
     let sessions: PlaygroundSessions
     let shop: PlaygroundShop
     let page: PlaygroundPage
+    let verifier: VerifierPage
     /// The identifier of the merchant, and the public origin of a page for real devices; nil without one.
     let merchant: (identifier: String, publicURL: String?)
     /// The routes of other services at a public origin; nil without one.
@@ -25,6 +26,11 @@ struct PlaygroundServer: Sendable {
             if request.path == "/" { return FakeServer.Response(302, headers: [("location", "/playground")]) }
             if request.path == "/favicon.ico" { return FakeServer.Response(204) }
             if let file = self.page.response(to: request.path) { return file }
+        }
+        if request.method == "GET" || request.method == "HEAD" || self.isOwnOrigin(request),
+            let answer = await self.verifier.response(to: request.method, request.path, request.body)
+        {
+            return answer
         }
         if let forwarding, let service = forwarding.service(of: request.path) {
             return await forwarding.answer(request, from: service)

@@ -85,7 +85,8 @@ public final class FakeServer: Sendable {
 
     /// - Parameter port: 0 chooses a free one.
     public static func start(
-        host: String = "127.0.0.1", port: Int = 0, tls: TLS? = nil, handler: @escaping Handler
+        host: String = "127.0.0.1", port: Int = 0, tls: TLS? = nil, bodyLimit: Int = FakeServer.bodyLimit,
+        handler: @escaping Handler
     ) async throws -> FakeServer {
         try TestServers.use("HTTP server")
         let context = try tls.map(Self.context)
@@ -99,7 +100,7 @@ public final class FakeServer: Sendable {
                     let pipeline = channel.pipeline.syncOperations
                     if let context { try pipeline.addHandler(NIOSSLServerHandler(context: context)) }
                     try pipeline.configureHTTPServerPipeline()
-                    try pipeline.addHandler(FakeServerHandler(handler))
+                    try pipeline.addHandler(FakeServerHandler(handler, bodyLimit: bodyLimit))
                 }
             }
             .bind(host: host, port: port).get()
@@ -150,7 +151,12 @@ private final class FakeServerHandler: ChannelInboundHandler {
     private var body: [UInt8] = []
     private var isTooLarge = false
 
-    init(_ handler: @escaping FakeServer.Handler) { self.handler = handler }
+    private let bodyLimit: Int
+
+    init(_ handler: @escaping FakeServer.Handler, bodyLimit: Int) {
+        self.handler = handler
+        self.bodyLimit = bodyLimit
+    }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         switch self.unwrapInboundIn(data) {
@@ -159,7 +165,7 @@ private final class FakeServerHandler: ChannelInboundHandler {
             self.body = []
             self.isTooLarge = false
         case .body(let buffer):
-            self.isTooLarge = self.isTooLarge || self.body.count + buffer.readableBytes > FakeServer.bodyLimit
+            self.isTooLarge = self.isTooLarge || self.body.count + buffer.readableBytes > self.bodyLimit
             if !self.isTooLarge { self.body.append(contentsOf: buffer.readableBytesView) }
         case .end:
             guard let head = self.head else { return }

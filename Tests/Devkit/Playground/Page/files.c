@@ -39,6 +39,12 @@ static const unsigned char update[] = {
 static const unsigned char steps[] = {
 #embed "steps.mjs"
 };
+static const unsigned char verifier_html[] = {
+#embed "verifier.html"
+};
+static const unsigned char verifier[] = {
+#embed "verifier.mjs"
+};
 
 playground_file playground_html(void) { return (playground_file){html, sizeof html}; }
 playground_file playground_stylesheet(void) { return (playground_file){stylesheet, sizeof stylesheet}; }
@@ -52,3 +58,5 @@ playground_file playground_panels(void) { return (playground_file){panels, sizeo
 playground_file playground_call(void) { return (playground_file){call, sizeof call}; }
 playground_file playground_update(void) { return (playground_file){update, sizeof update}; }
 playground_file playground_steps(void) { return (playground_file){steps, sizeof steps}; }
+playground_file playground_verifier_html(void) { return (playground_file){verifier_html, sizeof verifier_html}; }
+playground_file playground_verifier(void) { return (playground_file){verifier, sizeof verifier}; }

@@ -19,3 +19,5 @@ playground_file playground_panels(void);
 playground_file playground_call(void);
 playground_file playground_update(void);
 playground_file playground_steps(void);
+playground_file playground_verifier_html(void);
+playground_file playground_verifier(void);
