@@ -80,7 +80,8 @@ package enum Checkout {
             brands: settings.brands, tokens: settings.tokens,
             metrics: metrics, logger: environment.logger)
         let orders = StandingOrders(
-            store: OrderStore(redis: redis), requests: PackageRequests(redis: redis),
+            store: OrderStore(redis: redis), reader: PackageReader(redis: redis),
+            requests: PackageRequests(redis: redis),
             views: StaleReadGuard(MaterializedView(redis: redis)), group: environment.group)
         let mint = OrderDetailsMint(tokens: settings.tokens, webServiceURL: settings.webServiceURL)
         let repeated = RepeatedRequests(redis: redis, waiting: waitingRedis)
@@ -103,7 +104,8 @@ package enum Checkout {
         let responder = CheckoutResponder(
             merchants: merchants,
             details: OrderDetailsEndpoints(
-                mint: mint, publisher: publisher, requests: requests),
+                mint: mint, publisher: publisher, orders: orders, requests: requests,
+                mailLinkSeconds: Int64(settings.mailLinkDays) * 86_400),
             changes: changes,
             confirm: ConfirmEndpoint(
                 mint: mint, publisher: publisher, orders: orders, index: TokenIndex(redis: redis), requests: requests,

@@ -20,6 +20,8 @@ struct CheckoutSettings {
     let applePay: FetcherConfiguration
     /// Merchant sessions a minute for one client.
     let sessionsPerClient: Int
+    /// The longest time that a link in a mail may be valid for, in days; 0: there are none.
+    let mailLinkDays: Int
     let hasPolyfill: Bool
     /// True while fakes may stand in for Apple and shops, and pages of this machine may use http.
     let isDevelopment: Bool
@@ -38,6 +40,7 @@ struct CheckoutSettings {
         self.tokens = try settings.tokens(self.brands)
         self.edge = try TransportSettings(settings)
         self.sessionsPerClient = try settings.integer(.merchantSessionsPerClient, default: 10, in: 1...10_000)
+        self.mailLinkDays = try settings.mailLinkDays()
         if self.listen.isLoopback, self.edge.proxies == .none {
             settings.warn(
                 "\(SettingKey.trustedProxies.rawValue) is not set: behind a proxy all customers count as one client, "

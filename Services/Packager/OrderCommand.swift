@@ -7,7 +7,8 @@ import Redis
 /// `waybill-packager order`: looks at single orders.
 struct OrderCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "order", abstract: "Looks at single orders.", subcommands: [ShowOrderCommand.self])
+        commandName: "order", abstract: "Looks at single orders, and ends their links.",
+        subcommands: [ShowOrderCommand.self, UnlinkOrderCommand.self])
 }
 
 /// `waybill-packager order show KEY`

@@ -16,6 +16,11 @@ extension Settings {
         }
     }
 
+    /// Reads the longest time that a link in a mail may be valid for, in days; 0: there are none.
+    public func mailLinkDays() throws(SettingsError) -> Int {
+        try self.integer(.mailLinkDays, default: MailLink.defaultDays, in: MailLink.dayRange)
+    }
+
     /// Warns of secrets that a person seems to have made up.
     private func checkStrength(of secrets: TokenSecrets, _ origin: String) {
         for line in secrets.weakLines {

@@ -64,6 +64,13 @@ public final class TokenAuthority: Sendable {
         self.secrets(for: key.orderType).isToken(text, of: key)
     }
 
+    /// Returns true if an order keeps the token that it has, though a change brings another: that is one of ours too,
+    /// and the order got a new one meanwhile, with which everything bound to the earlier ones ended.
+    public func keeps(_ standing: AuthenticationToken, _ brought: AuthenticationToken, _ key: OrderKey) -> Bool {
+        let secrets = self.secrets(for: key.orderType)
+        return secrets.isRenewed(standing.rawValue, of: key) && secrets.isToken(brought.rawValue, of: key)
+    }
+
     /// Returns true if a token that a client presents opens an order.
     ///
     /// It is the stored token, or both were minted under present secrets: then the order was packaged under a secret

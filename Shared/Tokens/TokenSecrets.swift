@@ -81,15 +81,30 @@ public struct TokenSecrets: Sendable {
     /// HMAC-SHA256(secret, `<type>/<id>`).
     public func token(for key: OrderKey) -> AuthenticationToken { Self.token(for: key, secret: self.secrets[0]) }
 
-    /// Returns true if a text is the derived token of an order under any of the secrets, in constant time for each.
+    /// Returns another token of such an order, one of 2^64: 16 hexadecimal digits as salt, then the first 32 of
+    /// HMAC-SHA256(secret, `renewed:<type>/<id>:<salt>`).
+    ///
+    /// What is bound to the order's token ends with it, and `isToken` is true for it as for the first one.
+    public func renewedToken(for key: OrderKey) -> AuthenticationToken {
+        let salt = Hexadecimal.digits((0..<8).map { _ in UInt8.random(in: .min ... .max) })
+        return Self.token(for: key, salt: String(decoding: salt, as: UTF8.self), secret: self.secrets[0])
+    }
+
+    /// Returns true for a token of `renewedToken` under any of the secrets.
+    public func isRenewed(_ text: String, of key: OrderKey) -> Bool {
+        AuthenticationToken.salt(ofRenewed: text) != nil && self.isToken(text, of: key)
+    }
+
+    /// Returns true if a text is a derived token of an order under any of the secrets, in constant time for each.
     public func isToken(_ text: String, of key: OrderKey) -> Bool { self.place(ofToken: text, of: key) != nil }
 
-    /// The place of the secret under which a text is the derived token of an order, from 0, which is that of the
+    /// The place of the secret under which a text is a derived token of an order, from 0, which is that of the
     /// minting one; nil if there is none. In constant time for each secret.
     public func place(ofToken text: String, of key: OrderKey) -> Int? {
         var place: Int?
+        let salt = AuthenticationToken.salt(ofRenewed: text)
         for (index, secret) in self.secrets.enumerated() {
-            let token = Self.token(for: key, secret: secret)
+            let token = Self.token(for: key, salt: salt ?? "", secret: secret)
             if constantTimeEqual(Array(text.utf8), Array(token.rawValue.utf8)) { place = place ?? index }
         }
         return place
@@ -98,9 +113,11 @@ public struct TokenSecrets: Sendable {
     /// The number of secrets, at least 1.
     public var count: Int { self.secrets.count }
 
-    private static func token(for key: OrderKey, secret: [UInt8]) -> AuthenticationToken {
-        let digest = HMACSHA256.authenticate(Array(key.description.utf8), key: secret)
+    /// - Parameter salt: of a renewed token; empty for the first one.
+    private static func token(for key: OrderKey, salt: String = "", secret: [UInt8]) -> AuthenticationToken {
+        let message = salt.isEmpty ? key.description : "renewed:\(key):\(salt)"
+        let digest = HMACSHA256.authenticate(Array(message.utf8), key: secret)
         let digits = Hexadecimal.digits(Array(digest.prefix(16)))
-        return AuthenticationToken(derived: String(decoding: digits, as: UTF8.self))
+        return AuthenticationToken(derived: salt + String(decoding: digits, as: UTF8.self))
     }
 }

@@ -212,6 +212,74 @@ import Tokens
         }
     }
 
+    @Test func aLinkForAMailIsBoundToTheOrdersToken() async throws {
+        try await Fixture.with { fixture in
+            func mail(_ body: String) async throws -> RawConnection.Response {
+                try await fixture.call("POST", "/v1/checkout/links", key: "sk_test_links-only", body: body)
+            }
+            let derived = fixture.secrets.token(for: try Fixture.orderKey("7"))
+            // Before the order, with the token that it will have; then with the one that it has.
+            for token in [derived, try AuthenticationToken("a-token-of-its-own-7")] {
+                if token != derived { try await fixture.put("7", ["orderNumber": "7"], token: token.rawValue) }
+                let answer = try await mail(#"{"orderIdentifier":"7","purpose":"mail","language":"de"}"#)
+                #expect(answer.status == 200, "\(answer.text)")
+                let url = try #require(answer.json.object?["url"]?.string)
+                let expires = try #require(answer.json.object?["expires"]?.integer)
+                let signature = MailLink(key: try Fixture.orderKey("7"), expiresEpochSeconds: expires).signature(token)
+                let base = "https://wallet.example/apple/v1/orders/\(Fixture.orderType)/7/mail"
+                #expect(url == "\(base)?expires=\(expires)&signature=\(signature)&language=de")
+                #expect(abs(expires - Int64(Date().timeIntervalSince1970) - 60 * 86_400) <= 20)
+            }
+            for body in [
+                #"{"orderIdentifier":"7","purpose":"letter"}"#,
+                #"{"orderIdentifier":"7","purpose":"mail","seconds":5184001}"#,
+                #"{"orderIdentifier":"7","purpose":"mail","language":"\"><b>"}"#,
+                #"{"orderIdentifier":"7","language":"de"}"#,
+            ] { #expect(try await mail(body).code == "invalid_parameter", "\(body)") }
+        }
+    }
+
+    @Test func aLinkForAMailComesWithTheOrderAsStructuredData() async throws {
+        try await Fixture.with { fixture in
+            let path = "Shared/Model/Schemas/examples/01-shipping-multi-fulfillment.order.json"
+            let file = Array(try Data(contentsOf: Repository.root.appending(path: path)))
+            let example = try #require(try JSON(parsing: file).object)
+            let body: JSON = ["orderIdentifier": "7", "purpose": "mail", "order": .object(example)]
+            let answer = try await fixture.call(
+                "POST", "/v1/checkout/links", body: String(decoding: body.serialized, as: UTF8.self))
+            #expect(answer.status == 200, "\(answer.text)")
+            let parts = try #require(answer.json.object?["structuredData"]?.array).compactMap(\.object)
+            let order = try #require(parts.first)
+            #expect(order["@context"] == "https://schema.org")
+            #expect(order["@type"] == "Order")
+            #expect(order["orderNumber"] == example["orderNumber"])
+            #expect(order["merchant"]?.object?["name"]?.string?.isEmpty == false)
+            #expect(order["acceptedOffer"]?.array?.count == example["lineItems"]?.array?.count)
+            let parcels = parts.dropFirst()
+            #expect(parcels.count == 2)
+            #expect(parcels.allSatisfy { $0["@type"] == "ParcelDelivery" })
+            #expect(parcels.allSatisfy { $0["partOfOrder"]?.object?["orderNumber"] == example["orderNumber"] })
+            // Names, addresses and contacts of customers do not belong there.
+            for word in ["recipient", "customer", "deliveryAddress", "@gmail", "emailAddress"] {
+                #expect(!answer.text.contains(word), "\(word)")
+            }
+        }
+    }
+
+    @Test(arguments: [
+        ([], "OrderProcessing"), (["open", "onTheWay"], "OrderInTransit"), (["onTheWay", "issue"], "OrderProblem"),
+        (["readyForPickup"], "OrderPickupAvailable"),
+    ])
+    func theStatusOfStructuredDataFollowsTheFulfillments(_ statuses: [String], _ expected: String) throws {
+        let fulfillments = statuses.map { JSON.object(["fulfillmentType": "pickup", "status": .string($0)]) }
+        for (status, expected) in [
+            ("open", expected), ("cancelled", "OrderCancelled"), ("completed", "OrderDelivered"),
+        ] {
+            let markup = OrderMarkup(["status": .string(status), "fulfillments": .array(fulfillments)], merchant: nil)
+            #expect(markup.json.object?["orderStatus"]?.string == "https://schema.org/\(expected)")
+        }
+    }
+
     @Test func theCheckoutRoleReportsReadinessAndMetrics() async throws {
         try await Fixture.with { fixture in
             _ = try await fixture.call("POST", "/v1/checkout/order-details", body: "{}")
@@ -251,7 +319,7 @@ import Tokens
             let connection = try await RawConnection.open(port: fixture.port)
             try await connection.send(
                 fixture.request(
-                    "POST", "/v1/checkout/links",
+                    "POST", "/v1/checkout/grants",
                     [
                         "Content-Length: 16385", "Content-Type: application/json",
                         "Authorization: Bearer \(Fixture.key)",

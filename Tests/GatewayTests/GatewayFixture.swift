@@ -105,6 +105,9 @@ struct GatewayFixture: WalletServer, Sendable {
         let endpoints = Endpoints(
             basePath: "/apple", brands: BrandLibrary(try Self.brands.get()), package: package,
             link: LinkEndpoint(package: package, tokens: tokens),
+            mail: MailEndpoint(
+                package: package, reader: reader, store: OrderStore(redis: redis), views: views, tokens: tokens,
+                brands: BrandLibrary(try Self.brands.get()), longestSeconds: 60 * 86_400),
             registrations: registrations, log: LogEndpoint(metrics: metrics, logger: logger), metrics: metrics,
             logger: logger, limits: options.limits, compatibility: options.isCompatible ? compatibility : nil,
             onSpan: options.onSpan)
@@ -169,11 +172,11 @@ struct GatewayFixture: WalletServer, Sendable {
     /// Stores a version of an order as the packager does.
     func put(
         _ order: String, version: Int64 = 1, token: String = ownToken, modified: Int64 = 784_111_777,
-        isRemoved: Bool = false, isPackaged: Bool = true
+        isRemoved: Bool = false, isPackaged: Bool = true, document: JSONObject = ["orderNumber": "1"]
     ) async throws {
         let store = OrderStore(redis: self.redis)
         let state = OrderState(
-            key: try Self.key(order), document: OrderDocument(members: isRemoved ? [:] : ["orderNumber": "1"]),
+            key: try Self.key(order), document: OrderDocument(members: isRemoved ? [:] : document),
             token: try AuthenticationToken(token), version: version, modifiedEpochSeconds: modified + version - 1,
             isRemoved: isRemoved)
         try await store.putAssets(Self.assets + [Self.certificates])

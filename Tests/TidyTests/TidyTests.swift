@@ -84,9 +84,9 @@ import Testing
 
     /// The most lines of Swift of each room.
     static let budgets: [String: Int] = [
-        "Services/Checkout": 5235,
-        "Services/Gateway": 2100,
-        "Services/Packager": 18310,
+        "Services/Checkout": 5375,
+        "Services/Gateway": 2335,
+        "Services/Packager": 18410,
         "Services/Pusher": 6355,
         "Shared/APNS": 3350,
         "Shared/Brands": 1980,
@@ -97,14 +97,14 @@ import Testing
         "Shared/HTTPServer": 4320,
         "Shared/Kafka": 4730,
         "Shared/Lua": 1680,
-        "Shared/Model": 7480,
+        "Shared/Model": 7510,
         "Shared/Operations": 5600,
         "Shared/Packaging": 1640,
         "Shared/PictureFitting": 450,
         "Shared/Redis": 3430,
         "Shared/Sandbox": 780,
         "Shared/Store": 6960,
-        "Shared/Tokens": 370,
+        "Shared/Tokens": 435,
     ]
 
     /// Nothing grows unnoticed, and no room takes what another one has saved.

@@ -5,10 +5,30 @@ import Store
 /// The orders stored in Redis, for decisions that need them.
 struct StandingOrders: Sendable {
     let store: OrderStore
+    let reader: PackageReader
     /// Takes the requests for orders that are cold.
     let requests: PackageRequests
     let views: StaleReadGuard
     let group: any EventLoopGroup
+
+    /// Reads the authentication token of an order, of a cold one as well; nil if it does not exist or was removed.
+    ///
+    /// - Throws: `unavailable` while Redis is away or may have lost data.
+    func token(of key: OrderKey) async throws(CheckoutFailure) -> AuthenticationToken? {
+        let eventLoop = self.group.next()
+        do {
+            guard let generation = try await self.views.currentGeneration(on: eventLoop).get() else {
+                throw CheckoutFailure.restoring
+            }
+            let standing = try await self.reader.lookup(of: key, on: eventLoop).get()
+            guard self.views.holds(generation), standing.isComplete else { throw CheckoutFailure.restoring }
+            return standing.stamp?.token
+        } catch let failure as CheckoutFailure {
+            throw failure
+        } catch {
+            throw CheckoutFailure.unavailable("the order cannot be read right now")
+        }
+    }
 
     /// Reads the current state of an order; nil if it does not exist or was removed.
     ///
@@ -17,11 +37,11 @@ struct StandingOrders: Sendable {
         let found: Result<OrderStore.StoredOrder?, StoreError>?
         do {
             guard let generation = try await self.views.currentGeneration(on: self.group.next()).get() else {
-                throw CheckoutFailure.unavailable("the stored orders are being restored", retryAfterSeconds: 10)
+                throw CheckoutFailure.restoring
             }
             found = try await self.store.orders([key]).first
             guard self.views.holds(generation) else {
-                throw CheckoutFailure.unavailable("the stored orders are being restored", retryAfterSeconds: 10)
+                throw CheckoutFailure.restoring
             }
         } catch let failure as CheckoutFailure {
             throw failure
@@ -37,5 +57,11 @@ struct StandingOrders: Sendable {
             throw CheckoutFailure.unavailable("the order is being read back", retryAfterSeconds: 1)
         case .failure: throw CheckoutFailure.unavailable("the order cannot be read right now")
         }
+    }
+}
+
+extension CheckoutFailure {
+    fileprivate static var restoring: CheckoutFailure {
+        .unavailable("the stored orders are being restored", retryAfterSeconds: 10)
     }
 }

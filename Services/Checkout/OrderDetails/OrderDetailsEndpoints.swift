@@ -9,7 +9,10 @@ import Tokens
 struct OrderDetailsEndpoints: Sendable {
     let mint: OrderDetailsMint
     let publisher: ChangePublisher
+    let orders: StandingOrders
     let requests: IdempotentRequests
+    /// The longest time that a link in a mail may be valid for; 0: there are none.
+    let mailLinkSeconds: Int64
     /// UNIX seconds.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
 
@@ -80,11 +83,50 @@ struct OrderDetailsEndpoints: Sendable {
         return .json(.ok, answer.serialized)
     }
 
-    /// `POST /v1/checkout/links`: a link to the package, for a Track button.
-    func link(_ request: Request, _ caller: Caller) throws(CheckoutFailure) -> Answer {
+    /// The place of a link.
+    private enum Purpose: String, CaseIterable { case button, mail }
+
+    /// `POST /v1/checkout/links`: a link to the package, for a Track button or for a mail, and the order as structured
+    /// data for a mail.
+    func link(_ request: Request, _ caller: Caller) async throws(CheckoutFailure) -> Answer {
         try caller.require(.links)
         var body = try RequestBody(request)
         let key = try self.key(&body, caller)
+        let name = try body.text("purpose") ?? Purpose.button.rawValue
+        guard let purpose = Purpose(rawValue: name) else {
+            throw CheckoutFailure(.invalidParameter, "must be \"button\" or \"mail\"", param: "purpose")
+        }
+        guard purpose == .mail else { return try self.packageLink(to: key, &body) }
+        guard self.mailLinkSeconds > 0 else {
+            throw CheckoutFailure(.invalidParameter, "there are no links for mails here", param: "purpose")
+        }
+        let seconds = try body.integer("seconds", default: self.mailLinkSeconds, in: 1...self.mailLinkSeconds)
+        let language = try body.text("language")
+        if let language, !Self.isLanguage(language) {
+            throw CheckoutFailure(.invalidParameter, "must be a language tag such as de or pt-BR", param: "language")
+        }
+        let document = try body.object("order")
+        try body.refuseRest()
+        let token = try await self.orders.token(of: key)
+        let link = MailLink(key: key, expiresEpochSeconds: self.now() + seconds)
+        let signature = link.signature(token ?? self.mint.details(of: key).token)
+        let url =
+            "\(self.mint.webServiceURL)/v1/orders/\(key)/mail?expires=\(link.expiresEpochSeconds)"
+            + "&signature=\(signature)" + (language.map { "&language=\($0)" } ?? "")
+        var answer: JSONObject = ["url": .string(url), "expires": .integer(link.expiresEpochSeconds)]
+        if let document {
+            let merchant = try self.publisher.fold(of: key.orderType).merchant
+            answer["structuredData"] = OrderMarkup(document, merchant: merchant).json
+        }
+        return .json(.ok, JSON.object(answer).serialized)
+    }
+
+    private static func isLanguage(_ text: String) -> Bool {
+        (2...35).contains(text.utf8.count)
+            && text.utf8.allSatisfy { $0.isLetter || $0.isDigit || $0 == UInt8(ascii: "-") }
+    }
+
+    private func packageLink(to key: OrderKey, _ body: inout RequestBody) throws(CheckoutFailure) -> Answer {
         let seconds = try body.integer("seconds", default: 600, in: 1...PackageLink.longestSeconds)
         try body.refuseRest()
         let link = PackageLink(key: key, expiresEpochSeconds: self.now() + seconds)

@@ -143,7 +143,10 @@ final class CheckoutResponder: Responder {
                 try await self.details.mint(call.request, caller)
             }
         case .grants: return try self.details.grant(call.request, try self.caller(&call, merchants))
-        case .links: return try self.details.link(call.request, try self.caller(&call, merchants))
+        case .links:
+            return try await self.serve(&call, merchants) { call, caller throws(CheckoutFailure) in
+                try await self.details.link(call.request, caller)
+            }
         case .order(let key, let type):
             return try await self.serve(&call, merchants) { call, caller throws(CheckoutFailure) in
                 try await self.changes.answer(call.request, caller, key, type, identifier: nil)

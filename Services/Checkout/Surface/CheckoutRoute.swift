@@ -235,11 +235,11 @@ enum CheckoutRoute: Hashable, Sendable {
     /// else is small.
     var bodyLimit: Int {
         switch self {
-        case .orderDetails, .order, .part: return OrderChange.valueLimit
+        case .orderDetails, .links, .order, .part: return OrderChange.valueLimit
         case .validate, .confirm, .payment: return 64 << 10
         case .notify: return OrderChange.valueLimit
         case .metadata, .basket, .postalCode: return 16 << 10
-        case .grants, .links, .source, .grantedDetails, .association, .root, .file, .preflight: return 16 << 10
+        case .grants, .source, .grantedDetails, .association, .root, .file, .preflight: return 16 << 10
         }
     }
 }

@@ -20,6 +20,7 @@ final class Endpoints: Responder {
     let brands: BrandLibrary
     let package: PackageEndpoint
     let link: LinkEndpoint
+    let mail: MailEndpoint
     let registrations: RegistrationEndpoints
     let log: LogEndpoint
     /// Nil unless it is configured.
@@ -31,7 +32,7 @@ final class Endpoints: Responder {
     let onSpan: (@Sendable (TraceSpan) -> Void)?
 
     init(
-        basePath: String, brands: BrandLibrary, package: PackageEndpoint, link: LinkEndpoint,
+        basePath: String, brands: BrandLibrary, package: PackageEndpoint, link: LinkEndpoint, mail: MailEndpoint,
         registrations: RegistrationEndpoints, log: LogEndpoint, metrics: GatewayMetrics, logger: Logger,
         limits: GatewayLimits = GatewayLimits(), compatibility: CompatibilityEndpoints? = nil,
         onSpan: (@Sendable (TraceSpan) -> Void)? = nil
@@ -40,6 +41,7 @@ final class Endpoints: Responder {
         self.brands = brands
         self.package = package
         self.link = link
+        self.mail = mail
         self.registrations = registrations
         self.log = log
         self.compatibility = compatibility
@@ -111,6 +113,9 @@ final class Endpoints: Responder {
             self.package.answer(key, request, isSuspect: self.limits.isSuspect(request.client), on: eventLoop, complete)
         case .link(let key, let expires, let signature):
             self.link.answer(key, expires: expires, signature: signature, for: request, on: eventLoop)
+                .whenComplete(complete)
+        case .mail(let key, let purpose, let expires, let signature):
+            self.mail.answer(key, purpose, expires: expires, signature: signature, for: request, on: eventLoop)
                 .whenComplete(complete)
         case .register(let key):
             self.registrations.register(key, request.fields, body: request.body, on: eventLoop).whenComplete(complete)
@@ -220,7 +225,7 @@ extension Route {
     /// The order type of the request; nil if it has none.
     var orderType: OrderTypeIdentifier? {
         switch self {
-        case .package(let key), .link(let key, _, _), .order(let key): key.orderType
+        case .package(let key), .link(let key, _, _), .mail(let key, _, _, _), .order(let key): key.orderType
         case .register(let key), .unregister(let key): key.order.orderType
         case .changes(_, let type, _): type
         case .log, .push: nil
@@ -236,6 +241,8 @@ enum Route: Hashable {
     case package(OrderKey)
     /// `GET /v1/orders/{type}/{id}/package?expires={UNIX seconds}&signature={signature}`; empty for missing parameters.
     case link(OrderKey, expires: String, signature: String)
+    /// `GET` and `POST /v1/orders/{type}/{id}/mail` with the same parameters.
+    case mail(OrderKey, MailEndpoint.Purpose, expires: String, signature: String)
     /// `POST /v1/devices/{device}/registrations/{type}/{id}`
     case register(RegistrationKey)
     /// `DELETE` of the same path
@@ -282,6 +289,12 @@ enum Route: Hashable {
             let key = try Self.key(segments[1], segments[2])
             self = .link(
                 key, expires: target.parameter("expires") ?? "", signature: target.parameter("signature") ?? "")
+        case 4 where segments[0] == "orders" && segments[3] == "mail":
+            try Self.require(method == .get || method == .head || method == .post, "GET, HEAD, POST")
+            let press: MailEndpoint.Purpose = target.parameter("open") == "wallet" ? .wallet : .order
+            self = .mail(
+                try Self.key(segments[1], segments[2]), method == .post ? press : .page,
+                expires: target.parameter("expires") ?? "", signature: target.parameter("signature") ?? "")
         case 4 where segments[0] == "devices" && segments[2] == "registrations":
             try Self.require(method == .get || method == .head, "GET, HEAD")
             let device = try Self.identifier { () throws(IdentifierError) in try DeviceIdentifier(segments[1]) }

@@ -19,7 +19,7 @@ struct GatewayMetrics: Sendable {
 
     /// The endpoints, by their labels.
     enum Endpoint: Int, CaseIterable {
-        case package, link, register, unregister, changes, log, order, push
+        case package, link, mail, register, unregister, changes, log, order, push
         /// The requested resource is not known.
         case none
 
@@ -35,7 +35,7 @@ struct GatewayMetrics: Sendable {
     }
 
     private static let statuses = [
-        200, 304, 401, 201, 204, 400, 403, 404, 405, 408, 413, 414, 417, 429, 431, 500, 501, 503, 505,
+        200, 303, 304, 401, 201, 204, 400, 403, 404, 405, 408, 413, 414, 417, 429, 431, 500, 501, 503, 505,
     ]
 
     init(factory: any MetricsFactory) {
@@ -73,6 +73,7 @@ extension Route {
         switch self {
         case .package: .package
         case .link: .link
+        case .mail: .mail
         case .register: .register
         case .unregister: .unregister
         case .changes: .changes

@@ -21,9 +21,7 @@ struct LinkEndpoint: Sendable {
     func answer(
         _ key: OrderKey, expires: String, signature: String, for request: Request, on eventLoop: any EventLoop
     ) -> EventLoopFuture<Answer> {
-        let isNumber = (1...12).contains(expires.utf8.count) && expires.utf8.allSatisfy { (0x30...0x39).contains($0) }
-        let moment = isNumber ? Int64(expires) ?? 0 : 0
-        let link = PackageLink(key: key, expiresEpochSeconds: moment)
+        let link = PackageLink(key: key, expiresEpochSeconds: Self.moment(expires))
         let secrets = self.tokens.secrets(for: key.orderType)
         switch link.verdict(signature: signature, secrets: secrets, nowEpochSeconds: self.now()) {
         case .valid:
@@ -36,6 +34,12 @@ struct LinkEndpoint: Sendable {
             let answer = Answer.failure(.forbidden, "this link is not valid: a part of it is missing or was changed")
             return eventLoop.makeSucceededFuture(answer.asGuess)
         }
+    }
+
+    /// Returns the UNIX seconds of a link's parameter; 0 for anything but digits.
+    static func moment(_ expires: String) -> Int64 {
+        let isNumber = (1...12).contains(expires.utf8.count) && expires.utf8.allSatisfy { (0x30...0x39).contains($0) }
+        return isNumber ? Int64(expires) ?? 0 : 0
     }
 
     private static func refuse(_ message: String, _ eventLoop: any EventLoop) -> EventLoopFuture<Answer> {

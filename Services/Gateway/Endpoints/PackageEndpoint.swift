@@ -115,11 +115,13 @@ final class PackageEndpoint: Sendable {
     }
 
     /// Answers a client that has proved its right to the package in another way.
+    ///
+    /// - Parameter other: answers in place of the package.
     func answer(
-        granted key: OrderKey, for request: Request, on eventLoop: any EventLoop
+        granted key: OrderKey, for request: Request, as other: Representation? = nil, on eventLoop: any EventLoop
     ) -> EventLoopFuture<Answer> {
         let promise = eventLoop.makePromise(of: Answer.self)
-        let fetch = Fetch(key, nil, ConditionalFetch(nil), for: request)
+        let fetch = Fetch(key, nil, ConditionalFetch(nil), for: request, other: other)
         self.answer(fetch, on: eventLoop) { promise.completeWith($0) }
         return promise.futureResult
     }

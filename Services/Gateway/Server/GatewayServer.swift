@@ -44,19 +44,23 @@ enum GatewayServer {
             reader: reader, views: views, tokens: settings.tokens, cache: AssetCache(limit: Self.assetCacheBytes),
             metrics: metrics)
         let link = LinkEndpoint(package: package, tokens: settings.tokens)
+        let store = OrderStore(redis: redis)
+        let mail = MailEndpoint(
+            package: package, reader: reader, store: store, views: views, tokens: settings.tokens,
+            brands: settings.brands, longestSeconds: Int64(settings.mailLinkDays) * 86_400)
         let registrations = RegistrationEndpoints(
             reader: reader, views: views, registrations: Registrations(redis: redis),
             deviceOrders: DeviceOrders(redis: redis, memory: reader.memory),
             tokens: settings.tokens, producer: producer, topics: common.topics, metrics: metrics,
             deviceLimit: settings.deviceLimit)
         let compatibility = CompatibilityEndpoints(
-            package: package, registrations: registrations, store: OrderStore(redis: redis),
+            package: package, registrations: registrations, store: store,
             index: TokenIndex(redis: redis), brands: settings.brands)
         var onSpan: (@Sendable (TraceSpan) -> Void)?
         if let spans = environment.spans { onSpan = { spans.record($0) } }
         let endpoints = Endpoints(
             basePath: settings.basePath, brands: settings.brands, package: package,
-            link: link, registrations: registrations,
+            link: link, mail: mail, registrations: registrations,
             log: LogEndpoint(metrics: metrics, logger: settings.logsDevices ? environment.logger : nil),
             metrics: metrics,
             logger: environment.logger, compatibility: settings.isCompatible ? compatibility : nil,

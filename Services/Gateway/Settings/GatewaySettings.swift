@@ -14,6 +14,8 @@ struct GatewaySettings {
     let basePath: String
     /// Most devices of one order.
     let deviceLimit: Int
+    /// The longest time that a link in a mail may be valid for, in days; 0: there are none.
+    let mailLinkDays: Int
     let edge: TransportSettings
     /// True if messages of devices are logged.
     let logsDevices: Bool
@@ -31,6 +33,7 @@ struct GatewaySettings {
         self.basePath = Self.path(of: url)
         self.deviceLimit = try settings.integer(
             .devicesPerOrder, default: Registrations.deviceLimit, in: Registrations.deviceLimits)
+        self.mailLinkDays = try settings.mailLinkDays()
         self.edge = try TransportSettings(settings)
         self.logsDevices = try settings.choice(.deviceLogs, default: Choice.off) == .on
         self.isCompatible = try settings.choice(.compatibility, default: Choice.off) == .on

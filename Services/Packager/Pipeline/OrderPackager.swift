@@ -45,7 +45,8 @@ struct OrderPackager: Sendable {
         self.signer = brand.signer
         let defaults = [brand.rules.merchant, brand.rules.returnInfo]
         self.ruleBytes = defaults.reduce(2048) { $0 + ($1?.serialized.count ?? 0) }
-        self.fold = OrderFold(rules: brand.rules) { tokens.token(for: $0) }
+        self.fold = OrderFold(
+            rules: brand.rules, keepsToken: { tokens.keeps($0, $1, $2) }, deriveToken: { tokens.token(for: $0) })
         self.build = build
         self.pictureHosts = brand.pictureHosts
         self.documents = brand.documents
@@ -384,12 +385,17 @@ struct TokenRenewal: Sendable {
     var withdrawn: TokenSecrets?
     /// True to replace also tokens that were minted under none of these secrets.
     var includesOthers = false
+    /// True to replace each token that was minted, also one of the present secret.
+    var endsLinks = false
 
     /// - Returns: nil for an order that keeps its token.
     func token(for state: OrderState) -> AuthenticationToken? {
-        let new = self.secrets.token(for: state.key)
-        guard new != state.token else { return nil }
         let old = state.token.rawValue
+        if self.endsLinks {
+            return self.secrets.isToken(old, of: state.key) ? self.secrets.renewedToken(for: state.key) : nil
+        }
+        let new = self.secrets.token(for: state.key)
+        guard self.secrets.place(ofToken: old, of: state.key) != 0 else { return nil }
         let isMinted =
             self.secrets.isToken(old, of: state.key) || self.withdrawn?.isToken(old, of: state.key) ?? false
         return isMinted || self.includesOthers ? new : nil

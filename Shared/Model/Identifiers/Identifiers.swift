@@ -131,10 +131,16 @@ public struct AuthenticationToken: Hashable, Sendable, CustomStringConvertible {
         self.rawValue = text
     }
 
-    /// - Parameter text: 32 hexadecimal digits that we computed.
+    /// - Parameter text: hexadecimal digits that we computed: 32, or 48 with a salt of 16 in front.
     public init(derived text: String) {
-        precondition(text.utf8.count == 32 && text.utf8.span.allSatisfy(isHexadecimal))
+        precondition([32, 48].contains(text.utf8.count) && text.utf8.span.allSatisfy(isHexadecimal))
         self.rawValue = text
+    }
+
+    /// Returns the salt of a text of the form of a renewed token; nil for any other.
+    public static func salt(ofRenewed text: String) -> String? {
+        guard text.utf8.count == 48, text.utf8.span.allSatisfy(isHexadecimal) else { return nil }
+        return String(decoding: text.utf8.prefix(16), as: UTF8.self)
     }
 }
 

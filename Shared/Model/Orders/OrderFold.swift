@@ -4,11 +4,35 @@
 public struct OrderFold: Sendable {
     let rules: BrandRules
     let deriveToken: @Sendable (OrderKey) -> AuthenticationToken
+    private let keepsToken: KeepsToken
+
+    /// Returns true if an order keeps the token that it has, the first one, though a change brings the second.
+    public typealias KeepsToken = @Sendable (AuthenticationToken, AuthenticationToken, OrderKey) -> Bool
 
     /// - Parameter deriveToken: returns the token of an order that brought none (Design §5).
-    public init(rules: BrandRules, deriveToken: @escaping @Sendable (OrderKey) -> AuthenticationToken) {
+    public init(
+        rules: BrandRules, keepsToken: @escaping KeepsToken = { _, _, _ in false },
+        deriveToken: @escaping @Sendable (OrderKey) -> AuthenticationToken
+    ) {
         self.rules = rules
+        self.keepsToken = keepsToken
         self.deriveToken = deriveToken
+    }
+
+    /// The merchant of orders that name none.
+    public var merchant: JSONObject? { self.rules.merchant }
+
+    /// Returns the token of an order behind a change.
+    ///
+    /// - Parameters:
+    ///   - brought: that of the change; nil if it leaves the token as it is.
+    ///   - standing: that of the order; nil if it does not exist.
+    private func token(
+        _ brought: AuthenticationToken?, over standing: AuthenticationToken?, _ key: OrderKey
+    ) -> AuthenticationToken {
+        guard let brought else { return standing ?? self.deriveToken(key) }
+        guard let standing, standing != brought, self.keepsToken(standing, brought, key) else { return brought }
+        return standing
     }
 
     /// The most seconds that `createdAt` may lie in the future: clocks differ, but `updatedAt` must not be before it.
@@ -160,7 +184,7 @@ public struct OrderFold: Sendable {
             }
         }
         guard owned.violations.isEmpty else { throw Self.fault(owned.violations) }
-        let token = owned.token ?? work.token ?? self.deriveToken(change.key)
+        let token = self.token(owned.token, over: work.token, change.key)
         let new = OrderDocument(members: document)
         let isPlain = !work.isMerged
         if let old = work.document, token == work.token, old == new, isPlain { return false }
@@ -327,7 +351,8 @@ extension OrderFold {
         let before = parts.token
         try self.merge(item, into: &parts, now)
         // A token that no source changed stays, even if `retoken` replaced it.
-        let token = (parts.token == before ? work.token : parts.token) ?? self.deriveToken(key)
+        let brought = parts.token == before ? nil : parts.token ?? self.deriveToken(key)
+        let token = self.token(brought, over: work.token, key)
         let order = self.order(of: parts, key, token, work.modified, now)
         guard order.violations.isEmpty else {
             throw Self.fault(order.violations)

@@ -31,6 +31,8 @@ public enum SettingKey: String, CaseIterable, Sendable {
     case webServiceURL = "WAYBILL_WEB_SERVICE_URL"
     /// Most devices that may be registered for one order, 1 to 1,000.
     case devicesPerOrder = "WAYBILL_DEVICES_PER_ORDER"
+    /// The longest time that a link in a mail may be valid for, in days, 0 to 90; 0: there are none.
+    case mailLinkDays = "WAYBILL_MAIL_LINK_DAYS"
     /// The address on which the gateway listens, `host:port`; port 0 chooses a free one.
     case listen = "WAYBILL_LISTEN"
     /// Path of a PEM file with the gateway's certificate and its intermediates.
