@@ -85,7 +85,7 @@ import Testing
     /// The most lines of Swift of each room.
     static let budgets: [String: Int] = [
         "Services/Checkout": 5375,
-        "Services/Gateway": 2335,
+        "Services/Gateway": 2345,
         "Services/Packager": 18410,
         "Services/Pusher": 6355,
         "Shared/APNS": 3350,

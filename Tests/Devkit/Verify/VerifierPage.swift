@@ -13,7 +13,7 @@ struct VerifierPage: Sendable {
 
     /// The root for requests that bring none, in PEM; nil: they must bring one.
     let rootsPEM: [UInt8]?
-    /// What that root is, for people.
+    /// The name of that root, for people.
     let rootName: String
 
     private static let policy =
