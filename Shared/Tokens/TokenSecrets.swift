@@ -84,7 +84,7 @@ public struct TokenSecrets: Sendable {
     /// Returns another token of such an order, one of 2^64: 16 hexadecimal digits as salt, then the first 32 of
     /// HMAC-SHA256(secret, `renewed:<type>/<id>:<salt>`).
     ///
-    /// What is bound to the order's token ends with it, and `isToken` is true for it as for the first one.
+    /// Everything bound to the order's token ends with it, and `isToken` is true for it as for the first one.
     public func renewedToken(for key: OrderKey) -> AuthenticationToken {
         let salt = Hexadecimal.digits((0..<8).map { _ in UInt8.random(in: .min ... .max) })
         return Self.token(for: key, salt: String(decoding: salt, as: UTF8.self), secret: self.secrets[0])
