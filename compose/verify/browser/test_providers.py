@@ -1,4 +1,4 @@
-"""The recipes for payment providers in compose/shop.md, each with a stand-in of the provider's interface, in Chromium."""
+"""The recipes for payment providers in shop.md, each with a stand-in of the interface, in Chromium."""
 import json
 import os
 import re
@@ -7,7 +7,7 @@ import unittest
 import chromium
 import shop as shops
 
-DOCUMENT = os.path.join(os.path.dirname(__file__), "../shop.md")
+DOCUMENT = os.path.join(os.path.dirname(__file__), "../../connect/shop.md")
 # What the stand-ins share: a sheet of the polyfill, and the end of its payment.
 SHEET = """
 window.sheet = (request, authorised) => {
