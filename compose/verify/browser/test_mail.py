@@ -19,7 +19,7 @@ from playground import Visitor
 
 URL = os.environ.get("WAYBILL_PLAYGROUND_URL", "http://127.0.0.1:8090/playground")
 STACK = os.environ.get("WAYBILL_PLAYGROUND_STACK")
-PROGRAMS = os.environ.get("WAYBILL_PROGRAMS", "../../.build/release")
+PROGRAMS = os.environ.get("WAYBILL_PROGRAMS", "../../../.build/release")
 SCREENSHOTS = os.environ.get("WAYBILL_SCREENSHOTS")
 LOOKS = [(width, scheme) for width in (1280, 390) for scheme in ("light", "dark")]
 
