@@ -124,6 +124,9 @@ let package = Package(
             ], exclude: ["README.md"]),
 
         shared(
+            "Adoption", ["Model", "Redis", "Store", "Operations", .logging, .coreMetrics, .serviceLifecycle],
+            exclude: ["README.md"]),
+        shared(
             "HTTPServer",
             [
                 "Model", "Fetch", "Operations", .nioCore, .nioPosix, .nioHTTP1, .nioHTTP2, .nioHPACK, .nioSSL, .nioTLS,
@@ -134,7 +137,7 @@ let package = Package(
             name: "Checkout",
             dependencies: [
                 "HTTPServer", "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Browser", "Tokens", "Brands",
-                "Store",
+                "Store", "Adoption",
                 "Operations", .nioCore, .nioPosix, .nioHTTP1, .nioSSL, .logging, .coreMetrics, .serviceLifecycle,
             ],
             path: "Services/Checkout", exclude: ["README.md"], swiftSettings: house),
@@ -142,21 +145,21 @@ let package = Package(
             "Gateway",
             [
                 "HTTPServer", "Checkout", "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Tokens", "Brands",
-                "Store",
+                "Store", "Adoption",
                 "Operations", .nioCore, .nioHTTP1, .logging, .coreMetrics, .serviceLifecycle, .argumentParser,
             ]),
         service(
             "Packager",
             [
                 "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Lua", "Sandbox", "Tokens", "Packaging",
-                "PictureFitting", "Brands", "Store", "Operations", .nioCore, .nioPosix, .logging, .coreMetrics,
-                .serviceLifecycle, .argumentParser,
+                "PictureFitting", "Brands", "Store", "Adoption", "Operations", .nioCore, .nioPosix, .logging,
+                .coreMetrics, .serviceLifecycle, .argumentParser,
             ]),
         .target(
             name: "Pusher",
             dependencies: [
-                "Model", "Kafka", "Redis", "Cryptography", "Brands", "Store", "APNS", "Operations", .nioCore,
-                .nioPosix, .logging, .coreMetrics, .serviceLifecycle, .argumentParser, .heap,
+                "Model", "Kafka", "Redis", "Cryptography", "Brands", "Store", "Adoption", "APNS", "Operations",
+                .nioCore, .nioPosix, .logging, .coreMetrics, .serviceLifecycle, .argumentParser, .heap,
             ],
             path: "Services/Pusher", exclude: ["README.md", "Main"], swiftSettings: house),
         .executableTarget(
@@ -202,6 +205,12 @@ let package = Package(
                 "Brands", "Tokens", "Packaging", "Operations", "Model", "Cryptography", "TestKit", "TestTraits",
                 .coreMetrics,
             ]),
+        tests(
+            "AdoptionTests",
+            [
+                "Adoption", "Model", "Redis", "Store", "Operations", "TestKit", "TestTraits", .logging, .nioPosix,
+                .serviceLifecycleTestKit,
+            ]),
         tests("StoreTests", ["Store", "Model", "Redis", "TestKit", "TestTraits", .nioCore, .nioPosix]),
         tests(
             "APNSTests",
@@ -225,7 +234,8 @@ let package = Package(
         tests(
             "GatewayTests",
             [
-                "Gateway", "HTTPServer", "Model", "Store", "Redis", "Kafka", "Cryptography", "Tokens", "Brands",
+                "Gateway", "HTTPServer", "Model", "Store", "Adoption", "Redis", "Kafka", "Cryptography", "Tokens",
+                "Brands",
                 "Operations", "TestKit", "TestTraits", .logging, .serviceLifecycle, .serviceLifecycleTestKit, .nioCore,
                 .nioPosix, .nioEmbedded, .nioHTTP1,
             ]),

@@ -1,3 +1,4 @@
+import Adoption
 import Brands
 import Fetch
 import HTTPServer
@@ -83,7 +84,10 @@ package enum Checkout {
             store: OrderStore(redis: redis), reader: PackageReader(redis: redis),
             requests: PackageRequests(redis: redis),
             views: StaleReadGuard(MaterializedView(redis: redis)), group: environment.group)
-        let mint = OrderDetailsMint(tokens: settings.tokens, webServiceURL: settings.webServiceURL)
+        let adoption =
+            common.topics.options.contains(.adoption) ? AdoptionTally(factory: environment.metrics) : nil
+        var mint = OrderDetailsMint(tokens: settings.tokens, webServiceURL: settings.webServiceURL)
+        if let adoption { mint.onHandedOut = { adoption.count(.details, of: $0) } }
         let repeated = RepeatedRequests(redis: redis, waiting: waitingRedis)
         let requests = IdempotentRequests(store: repeated, logger: environment.logger)
         let changes = OrderChangesEndpoint(publisher: publisher, orders: orders, requests: requests)
@@ -137,6 +141,7 @@ package enum Checkout {
             })
         let reloader = BrandReloader(settings.brands, tokens: settings.tokens, environment: environment)
         let monitor = RedisMonitor(redis, environment)
-        return [reloader, merchants, server, monitor] + (edge.certificates.map { [$0] } ?? [])
+        let reporters = adoption.map { [AdoptionReporter($0, environment)] } ?? []
+        return reporters + [reloader, merchants, server, monitor] + (edge.certificates.map { [$0] } ?? [])
     }
 }

@@ -1,9 +1,10 @@
+import Adoption
 import HTTPServer
 import Operations
 
 extension MetricRow {
     /// The metrics of the checkout role.
-    static let checkout = routes + connections
+    static let checkout = routes + connections + adoption
 
     /// The metrics of the checkout role's routes and merchants.
     static let routes = [

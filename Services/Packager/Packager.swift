@@ -1,3 +1,4 @@
+import Adoption
 import ArgumentParser
 import Brands
 import Cryptography
@@ -33,7 +34,7 @@ struct Packager: AsyncParsableCommand {
         subcommands: [
             RunCommand.self, OrderCommand.self, ResignCommand.self, RetokenCommand.self, RekeyCommand.self,
             RestoreCommand.self, ForgetCommand.self, ExpireCommand.self, DeadLettersCommand.self, TopicsCommand.self,
-            CheckCommand.self, IngestCommand.self, ImportCommand.self, HealthCommand.self,
+            CheckCommand.self, IngestCommand.self, ImportCommand.self, ReportCommand.self, HealthCommand.self,
         ],
         defaultSubcommand: RunCommand.self)
 
@@ -80,7 +81,7 @@ extension Packager {
                 topics.registrations, isRead: true, isWritten: true, isCompacted: true, messageBytes: 4096),
             KafkaTopicNeed(
                 topics.deadLetters, isRead: true, isWritten: true, messageBytes: 1 << 20, largestBytes: 4 << 20),
-        ]
+        ] + topics.used(.adoption).map { KafkaTopicNeed($0, isWritten: true, isCompacted: true, messageBytes: 4096) }
     }
 
     /// Makes the worker and the services that it works with.
@@ -95,7 +96,7 @@ extension Packager {
             // No longer than it takes until another worker gets the partitions of a stalled one: a version published
             // after that may follow that worker's versions.
             environment.producing(within: min(common.shutdownLimit / 2, common.kafka.sessionTimeout)),
-            topics: [common.topics.orders, common.topics.deadLetters])
+            topics: [common.topics.orders, common.topics.deadLetters] + common.topics.used(.adoption))
         let packagers = OrderPackagers(settings.brands.brands, tokens: settings.tokens)
         let wakes = ViewRecovery.Wakes()
         let view = MaterializedView(redis: redis)
@@ -104,9 +105,11 @@ extension Packager {
         let cold = ColdOrders(environment)
         let store = cold.store(redis, view: watch)
         let pictureIndex = PictureIndex(redis: redis, factory: environment.metrics)
+        let adoption =
+            common.topics.options.contains(.adoption) ? AdoptionTally(factory: environment.metrics) : nil
         var processor = ChangeProcessor(
             topics: common.topics, packagers: packagers.current, store: store,
-            registrations: Registrations(redis: redis), producer: producer,
+            registrations: AdoptionTally.registrations(redis, adoption, isByCustomer: false), producer: producer,
             metrics: PackagerMetrics(factory: environment.metrics), logger: environment.logger,
             spans: environment.spans)
         processor.pictureIndex = pictureIndex
@@ -157,10 +160,10 @@ extension Packager {
         let reloader = BrandReloader(settings.brands, tokens: settings.tokens, environment: environment) {
             packagers.update($0)
         }
-        let recovery = try Self.recovery(view, wakes, store, settings.cooling, environment)
-        // Stopped in reverse: the worker closes what it shares with the others.
-        let sweeper = Self.sweeper(
-            AssetSweep(watch, cooling: settings.cooling), redis, watch, producer, environment)
+        let recovery = try Self.recovery(view, wakes, store, settings.cooling, adoption, environment)
+        var sweep = AssetSweep(watch, cooling: settings.cooling)
+        if adoption != nil { sweep.adoption = AdoptionTotals(redis: redis) }
+        let sweeper = Self.sweeper(sweep, redis, watch, producer, environment)
         let monitor = RedisMonitor(redis, environment)
         let partitions = PartitionWatch(
             topics: [common.topics.orders, common.topics.registrations], counts: PartitionCounts(redis: redis),
@@ -168,7 +171,19 @@ extension Packager {
         let letters = DeadLetterWatch(
             DeadLetterTopic(reader: try KafkaReader(environment.kafka), topic: common.topics.deadLetters),
             metrics: environment.metrics, logger: environment.logger)
-        return [reloader, worker] + fetching + [requested, recovery, sweeper, monitor, partitions, letters]
+        // Stopped in reverse: the worker closes what it shares with those after it, and what it counted is reported last.
+        var services: [any Service] = [reloader]
+        if let adoption { services.append(AdoptionReporter(adoption, environment)) }
+        services.append(worker)
+        if adoption != nil {
+            services.append(
+                AdoptionPublisher(
+                    AdoptionTotals(redis: redis), topic: common.topics.adoption, producer: producer, environment,
+                    brands: { Array(packagers.current.keys) }))
+        }
+        services += fetching as [any Service]
+        services += [requested, recovery, sweeper, monitor, partitions, letters] as [any Service]
+        return services
     }
 
     /// Makes the service that cools orders and sweeps assets. Its reads do not delay those of changes.
@@ -190,7 +205,7 @@ extension Packager {
     /// Makes the service that maintains the view.
     private static func recovery(
         _ view: MaterializedView, _ wakes: ViewRecovery.Wakes, _ store: OrderStore, _ cooling: Cooling,
-        _ environment: ServiceEnvironment
+        _ adoption: AdoptionTally?, _ environment: ServiceEnvironment
     ) throws -> ViewRecovery {
         let metrics = RestoreMetrics(factory: environment.metrics)
         let topics = environment.common.topics
@@ -199,7 +214,8 @@ extension Packager {
             reader: try KafkaReader(environment.kafka),
             orders: OrderRestorer(store: store, cooling: cooling, metrics: metrics, logger: environment.logger),
             registrations: RegistrationRestorer(
-                registrations: Registrations(redis: view.redis), metrics: metrics, logger: environment.logger),
+                registrations: AdoptionTally.registrations(view.redis, adoption, isByCustomer: false),
+                metrics: metrics, logger: environment.logger),
             metrics: metrics, readiness: environment.readiness, logger: environment.logger, wakes: wakes)
     }
 }

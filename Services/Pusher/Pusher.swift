@@ -1,4 +1,5 @@
 import APNS
+import Adoption
 import ArgumentParser
 import Brands
 import Cryptography
@@ -111,7 +112,9 @@ extension Pusher {
         }
         if let spans = environment.spans { scheduler.whenTraced { spans.record($0) } }
         let view = MaterializedView(redis: redis)
-        let registrations = Registrations(redis: redis)
+        let adoption =
+            common.topics.options.contains(.adoption) ? AdoptionTally(factory: environment.metrics) : nil
+        let registrations = AdoptionTally.registrations(redis, adoption, isByCustomer: true)
         let tokens = ProviderTokenSources()
         let clients = PushClients(settings.brands.brands, scheduler: scheduler, onRenewed: log.renewed) {
             type, push, generation in
@@ -163,7 +166,7 @@ extension Pusher {
                 refused(type, error, "cannot use the push credential; the previous one stays in use")
             }
         }
-        return [
+        return (adoption.map { [AdoptionReporter($0, environment)] } ?? []) + [
             reloader, CredentialGauges(metrics: metrics, scheduler: scheduler, parked: { parking.with { $0.counts } }),
             worker,
             RedisMonitor(redis, environment),

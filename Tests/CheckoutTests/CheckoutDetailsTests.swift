@@ -281,7 +281,9 @@ import Tokens
     }
 
     @Test func theCheckoutRoleReportsReadinessAndMetrics() async throws {
-        try await Fixture.with { fixture in
+        var options = Fixture.Options()
+        options.environment = ["WAYBILL_ADOPTION": "on"]
+        try await Fixture.with(options) { fixture in
             _ = try await fixture.call("POST", "/v1/checkout/order-details", body: "{}")
             let deadline = ContinuousClock.now + .seconds(20)
             var ready = try await RawConnection.once(
@@ -296,6 +298,9 @@ import Tokens
                 port: fixture.operationsPort, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
             #expect(metrics.text.contains("waybill_checkout_requests_total{"))
             #expect(metrics.text.contains("merchant=\"shop\""))
+            #expect(
+                metrics.text.contains(
+                    "waybill_adoption_total{brand=\"\(Fixture.orderType)\",step=\"details\"} 1\n"))
         }
     }
 

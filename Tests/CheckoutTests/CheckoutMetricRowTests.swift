@@ -13,7 +13,7 @@ import Testing
         #expect(
             try Repository.lines(
                 MetricRow.checkout.map(\.markdown), missingIn: "Services/Checkout/README.md",
-                "Shared/HTTPServer/README.md") == [])
+                "Shared/HTTPServer/README.md", "Shared/Adoption/README.md") == [])
     }
 
     @Test func everyMetricOfTheCheckoutRoleHasItsRow() {

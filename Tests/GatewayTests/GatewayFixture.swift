@@ -1,3 +1,4 @@
+import Adoption
 import Brands
 import Foundation
 import Kafka
@@ -64,6 +65,8 @@ struct GatewayFixture: WalletServer, Sendable {
         var isComplete = true
         /// True if the gateway has the routes of the compatible dialect.
         var isCompatible = false
+        /// Counts adoption; nil: nothing does.
+        var adoption: AdoptionTally?
         /// Receives the spans of fetches; nil if none are made.
         var onSpan: (@Sendable (TraceSpan) -> Void)?
     }
@@ -87,15 +90,16 @@ struct GatewayFixture: WalletServer, Sendable {
             common: common, group: .singleton, metrics: MetricsRegistry(),
             readiness: Readiness(conditions: HTTPListener.conditions), logger: logger)
         let metrics = GatewayMetrics(factory: environment.metrics)
-        let reader = PackageReader(redis: redis)
+        let reader = PackageReader(redis: redis, readsMark: options.adoption != nil)
         let views = StaleReadGuard(MaterializedView(redis: redis))
         let secrets = try TokenSecrets(file: Array("the first secret of the test\nthe second secret\n".utf8))
         let tokens = TokenAuthority(secrets)
         let package = PackageEndpoint(
             reader: reader, views: views, tokens: tokens, cache: AssetCache(limit: 1 << 20), metrics: metrics,
-            holding: options.holding)
+            adoption: options.adoption, holding: options.holding)
         let registrations = RegistrationEndpoints(
-            reader: reader, views: views, registrations: Registrations(redis: redis),
+            reader: reader, views: views,
+            registrations: AdoptionTally.registrations(redis, options.adoption, isByCustomer: true),
             deviceOrders: DeviceOrders(redis: redis, memory: reader.memory),
             tokens: tokens, producer: producer,
             topics: common.topics, metrics: metrics, deviceLimit: options.deviceLimit)
@@ -108,7 +112,9 @@ struct GatewayFixture: WalletServer, Sendable {
             mail: MailEndpoint(
                 package: package, reader: reader, store: OrderStore(redis: redis), views: views, tokens: tokens,
                 brands: BrandLibrary(try Self.brands.get()), longestSeconds: 60 * 86_400),
-            registrations: registrations, log: LogEndpoint(metrics: metrics, logger: logger), metrics: metrics,
+            registrations: registrations,
+            log: LogEndpoint(metrics: metrics, brands: BrandLibrary(try Self.brands.get()), logger: logger),
+            metrics: metrics,
             logger: logger, limits: options.limits, compatibility: options.isCompatible ? compatibility : nil,
             onSpan: options.onSpan)
         var edge = TransportPolicy(metrics: TransportMetrics(factory: environment.metrics))

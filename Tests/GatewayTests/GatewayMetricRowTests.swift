@@ -12,7 +12,7 @@ import Testing
         #expect(
             try Repository.lines(
                 MetricRow.gateway.map(\.markdown), missingIn: "Services/Gateway/README.md",
-                "Shared/HTTPServer/README.md") == [])
+                "Shared/HTTPServer/README.md", "Shared/Adoption/README.md") == [])
     }
 
     @Test func everyMetricOfTheGatewayHasItsRow() {

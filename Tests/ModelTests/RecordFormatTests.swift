@@ -23,11 +23,12 @@ import Testing
         switch name {
         case "order-record": try OrderRecord.decode(bytes).encoded
         case "registration": try RegistrationRecord.decode(bytes).encoded
+        case "adoption": try AdoptionRecord.decode(bytes).encoded
         default: try PendingPushRecord.decode(bytes).encoded
         }
     }
 
-    @Test(arguments: ["order-record", "registration", "pending-push"])
+    @Test(arguments: ["order-record", "registration", "pending-push", "adoption"])
     func recordsOfEveryReleaseAreRead(_ name: String) throws {
         let versions = try Self.versions()
         #expect(versions.contains(ProgramVersion.number), "add the records as this version writes them")
@@ -41,7 +42,7 @@ import Testing
     }
 
     /// A service refuses what a later release may write, and says so; members that it does not know are no reason.
-    @Test(arguments: ["order-record", "registration", "pending-push"])
+    @Test(arguments: ["order-record", "registration", "pending-push", "adoption"])
     func aRecordOfALaterFormatIsRefusedWithItsReason(_ name: String) throws {
         let record = try JSON(parsing: Self.record(ProgramVersion.number, name))
         let later = record.setting(.integer(RecordError.format + 1), "format")

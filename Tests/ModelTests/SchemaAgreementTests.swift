@@ -213,7 +213,13 @@ import Testing
         let registration: JSON = ["format": 1, "pushToken": "00FFee", "registered": 1_767_268_800_000]
         var cases: [SchemaCase] = []
         let pending: JSON = ["format": 1, "registered": 1_767_268_700_000, "since": 1_767_268_800_000]
-        for (schema, json) in [("order-record", record), ("registration", registration), ("pending-push", pending)] {
+        let adoption: JSON = [
+            "added": 1, "details": 2, "devices": 3, "fetched": 4, "format": 1, "orders": 5, "prompt": 6, "removed": 7,
+            "updated": 8,
+        ]
+        for (schema, json) in [
+            ("order-record", record), ("registration", registration), ("pending-push", pending), ("adoption", adoption),
+        ] {
             cases.append(SchemaCase(schema: schema, name: "as written", instance: json, isValid: true))
             cases.append(SchemaCase(schema: schema, name: "later", instance: json.setting(1, "later"), isValid: true))
             for path in json.paths where !path.hasPrefix("document.") {

@@ -51,6 +51,7 @@ struct SwiftJudge {
         case "order-record": return (try? OrderRecord.decode(item.instance.serialized)) != nil
         case "registration": return (try? RegistrationRecord.decode(item.instance.serialized)) != nil
         case "pending-push": return (try? PendingPushRecord.decode(item.instance.serialized)) != nil
+        case "adoption": return (try? AdoptionRecord.decode(item.instance.serialized)) != nil
         default:
             Issue.record("there is no schema \(item.schema)")
             return false

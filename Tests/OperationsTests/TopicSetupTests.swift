@@ -142,4 +142,24 @@ import Testing
         let made = KafkaTopicNeed.installation(topics).map { $0.topic(partitions: 1, replication: -1) }
         #expect(made.allSatisfy { $0.configuration["min.insync.replicas"] == nil }, "one broker cannot keep two copies")
     }
+
+    /// What is switched off needs neither a topic nor a right.
+    @Test func anOptionalTopicIsNeededWhereItIsInUse() throws {
+        let name = "waybill.adoption"
+        func isNamed(_ topics: Topics) -> Bool {
+            let roles = AccessListFormat.commands.text(
+                KafkaRole.all(topics), strimzi: .init(cluster: "main", authentication: .tls))
+            let isNeeded = KafkaTopicNeed.installation(topics).contains { $0.name == name }
+            #expect(roles.contains("--topic \(name)\n") == isNeeded)
+            return isNeeded
+        }
+        #expect(!isNamed(Topics()))
+        #expect(isNamed(Topics(options: [.adoption])))
+        #expect(try CommonSettings(Settings(environment: [:])).topics == Topics())
+        let settings = try Settings(environment: ["WAYBILL_ADOPTION": "on"])
+        #expect(try CommonSettings(settings).topics == Topics(options: [.adoption]))
+        #expect(Topics().made.contains(name), "no topic of changes may have its name")
+        let need = try #require(KafkaTopicNeed.installation(Topics(options: [.adoption])).first { $0.name == name })
+        #expect(need.topic(partitions: 1, replication: 3).configuration["cleanup.policy"] == "compact")
+    }
 }

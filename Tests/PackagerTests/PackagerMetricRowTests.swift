@@ -12,7 +12,8 @@ import Testing
         let rows = (MetricRow.packager + MetricRow.ingest).map(\.markdown)
         #expect(
             try Repository.lines(
-                rows, missingIn: "Services/Packager/README.md", "Shared/Brands/README.md", "Shared/Redis/README.md")
+                rows, missingIn: "Services/Packager/README.md", "Shared/Brands/README.md", "Shared/Redis/README.md",
+                "Shared/Adoption/README.md")
                 == [])
     }
 

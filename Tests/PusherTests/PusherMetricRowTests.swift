@@ -8,7 +8,10 @@ import Testing
 /// The table of the pusher's metrics.
 @Suite struct PusherMetricRowTests {
     @Test func theDocumentsRepeatTheTable() throws {
-        #expect(try Repository.lines(MetricRow.pusher.map(\.markdown), missingIn: "Services/Pusher/README.md") == [])
+        #expect(
+            try Repository.lines(
+                MetricRow.pusher.map(\.markdown), missingIn: "Services/Pusher/README.md", "Shared/Adoption/README.md")
+                == [])
     }
 
     /// Each brand has a credential of its own, with a few dozen series; histograms are for all of them.

@@ -26,6 +26,7 @@ import Testing
             "Pipeline": [],
             "Rekeying": ["CommandLine", "Pipeline"],
             "Repackaging": ["CommandLine", "Pipeline", "Settings"],
+            "Reporting": ["Restoring"],
             "Restoring": ["CommandLine", "Pipeline"],
             "Settings": [],
             "Sources": [],
@@ -82,7 +83,8 @@ import Testing
         ],
         "Shared/Store": [
             // Asset sweeps and lookups wait for a complete view.
-            "Assets": ["Keys", "Pictures", "View"],
+            "Adoption": ["Keys"],
+            "Assets": ["Adoption", "Keys", "Pictures", "View"],
             "Keys": [],
             "Orders": ["Assets", "Keys", "Pictures", "View", "Work"],
             "Packages": ["Keys", "View"],

@@ -7,18 +7,20 @@ import Testing
     static let arrows: [String: Set<String>] = [
         "Services/Checkout": [
             "HTTPServer", "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Browser", "Tokens", "Brands", "Store",
-            "Operations",
+            "Adoption", "Operations",
         ],
         // The program has both roles.
         "Services/Gateway": [
             "Checkout", "HTTPServer", "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Tokens", "Brands", "Store",
-            "Operations",
+            "Adoption", "Operations",
         ],
         "Services/Packager": [
             "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Lua", "Sandbox", "Tokens", "Packaging",
-            "PictureFitting", "Brands", "Store", "Operations",
+            "PictureFitting", "Brands", "Store", "Adoption", "Operations",
         ],
-        "Services/Pusher": ["Model", "Kafka", "Redis", "Cryptography", "Brands", "Store", "APNS", "Operations"],
+        "Services/Pusher": [
+            "Model", "Kafka", "Redis", "Cryptography", "Brands", "Store", "Adoption", "APNS", "Operations",
+        ],
         "Shared/Model": ["CCommit"],
         "Shared/Kafka": ["CRDKafka"],
         "Shared/Redis": ["CHiredis", "Cryptography"],
@@ -32,6 +34,7 @@ import Testing
         "Shared/Packaging": ["Model", "Cryptography", "CDeflate"],
         "Shared/PictureFitting": ["Packaging", "CPictures"],
         "Shared/Brands": ["Model", "Cryptography", "Tokens", "Packaging", "Operations"],
+        "Shared/Adoption": ["Model", "Redis", "Store", "Operations"],
         // Keys name devices by a digest.
         "Shared/Store": ["Model", "Redis", "Cryptography"],
         "Shared/APNS": ["Model", "HTTP2", "Cryptography"],
@@ -85,10 +88,11 @@ import Testing
     /// The most lines of Swift of each room.
     static let budgets: [String: Int] = [
         "Services/Checkout": 5375,
-        "Services/Gateway": 2345,
-        "Services/Packager": 18410,
+        "Services/Gateway": 2445,
+        "Services/Packager": 18720,
         "Services/Pusher": 6355,
         "Shared/APNS": 3350,
+        "Shared/Adoption": 250,
         "Shared/Brands": 1980,
         "Shared/Browser": 60,
         "Shared/Cryptography": 1370,
@@ -97,13 +101,13 @@ import Testing
         "Shared/HTTPServer": 4320,
         "Shared/Kafka": 4730,
         "Shared/Lua": 1680,
-        "Shared/Model": 7510,
-        "Shared/Operations": 5600,
+        "Shared/Model": 7620,
+        "Shared/Operations": 5620,
         "Shared/Packaging": 1640,
         "Shared/PictureFitting": 450,
         "Shared/Redis": 3430,
         "Shared/Sandbox": 780,
-        "Shared/Store": 6960,
+        "Shared/Store": 7220,
         "Shared/Tokens": 435,
     ]
 

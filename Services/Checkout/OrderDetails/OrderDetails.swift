@@ -34,6 +34,14 @@ struct OrderDetailsMint: Sendable {
     let tokens: TokenAuthority
     /// Without a slash at its end.
     let webServiceURL: String
+    /// Called with the order type of details that a caller gets.
+    var onHandedOut: (@Sendable (OrderTypeIdentifier) -> Void)?
+
+    /// Returns details that a caller gets.
+    func handingOut(_ details: OrderDetails) -> OrderDetails {
+        self.onHandedOut?(details.key.orderType)
+        return details
+    }
 
     /// - Parameter token: the order's own token; nil for the derived one.
     func details(of key: OrderKey, token: AuthenticationToken? = nil) -> OrderDetails {

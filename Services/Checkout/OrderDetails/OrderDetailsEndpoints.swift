@@ -48,7 +48,7 @@ struct OrderDetailsEndpoints: Sendable {
             throw CheckoutFailure(.internal, "the stored answer cannot be read")
         }
         let details = self.mint.details(of: OrderKey(orderType: type, order: order), token: token)
-        return self.answer(details, isPublished: event != nil)
+        return self.answer(self.mint.handingOut(details), isPublished: event != nil)
     }
 
     /// Makes the change that creates an order, with the token of its details unless the document has one.
@@ -149,7 +149,7 @@ struct OrderDetailsEndpoints: Sendable {
             failure.isGuess = true
             throw failure
         }
-        let answer: JSON = ["orderDetails": self.mint.details(of: grant.key).json]
+        let answer: JSON = ["orderDetails": self.mint.handingOut(self.mint.details(of: grant.key)).json]
         return .json(.ok, answer.serialized)
     }
 

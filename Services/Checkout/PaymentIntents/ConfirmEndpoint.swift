@@ -54,7 +54,7 @@ struct ConfirmEndpoint: Sendable {
             // Only the push route of the compatible dialect asks for it, so a failure of Redis fails no payment.
             try? await self.index.remember(details.token, of: details.key)
         }
-        return answered.answer(details)
+        return answered.answer(details.map(self.mint.handingOut))
     }
 
     /// Resolves the order details that a caller requests.

@@ -136,7 +136,7 @@ struct PaymentEndpoint: Sendable {
         guard let token = document["authenticationToken"]?.string.flatMap({ try? AuthenticationToken($0) }) else {
             return nil
         }
-        return OrderDetails(key: key, webServiceURL: details.webServiceURL, token: token).json
+        return self.mint.handingOut(OrderDetails(key: key, webServiceURL: details.webServiceURL, token: token)).json
     }
 
     private static func key(_ answer: JSONObject, _ merchant: Merchant) -> OrderKey? {

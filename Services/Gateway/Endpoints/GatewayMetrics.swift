@@ -8,7 +8,8 @@ struct GatewayMetrics: Sendable {
     let unpackaged: Counter
     /// Messages that devices sent to the log.
     let deviceLogs: Counter
-    /// Those of them that exceeded the limit and were not logged.
+    let complaints: DeviceComplaints
+    /// Messages that exceeded the limit and were not looked at.
     let deviceLogsDropped: Counter
     /// By reason: refused registrations, and refused ends of registrations.
     private let refusals: [Counter]
@@ -43,6 +44,7 @@ struct GatewayMetrics: Sendable {
         self.unpackaged = Counter(label: "waybill_fetches_unpackaged_total", factory: factory)
         self.deviceLogs = Counter(label: "waybill_device_log_messages_total", factory: factory)
         self.deviceLogsDropped = Counter(label: "waybill_device_log_messages_dropped_total", factory: factory)
+        self.complaints = DeviceComplaints(factory: factory)
         self.refusals = Refusal.allCases.map {
             Counter(
                 label: "waybill_registrations_refused_total", dimensions: [("reason", $0.rawValue)], factory: factory)

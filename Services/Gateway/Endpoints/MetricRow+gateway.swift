@@ -1,9 +1,10 @@
+import Adoption
 import HTTPServer
 import Operations
 
 extension MetricRow {
     /// The metrics of the role for Wallet.
-    static let gateway = endpoints + connections
+    static let gateway = endpoints + connections + adoption
 
     /// The metrics of the endpoints for Wallet.
     static let endpoints = [
@@ -19,6 +20,10 @@ extension MetricRow {
             .counter, "waybill_registrations_refused_total", by: ["reason"],
             "registrations refused because the order has as many devices as it may have, or for their rate"),
         MetricRow(.counter, "waybill_device_log_messages_total", "messages that devices sent"),
-        MetricRow(.counter, "waybill_device_log_messages_dropped_total", "those that were too many to be logged"),
+        MetricRow(.counter, "waybill_device_log_messages_dropped_total", "those that were too many to be looked at"),
+        MetricRow(
+            .counter, "waybill_device_complaints_total", by: ["brand", "class"],
+            "the others by what they complain of: signature, format, picture, localization, other; brand unknown: they "
+                + "name no configured one"),
     ]
 }

@@ -1,4 +1,6 @@
+import Adoption
 import CoreMetrics
+import FoundationEssentials
 import HTTPServer
 import Logging
 import Model
@@ -32,14 +34,17 @@ final class PackageEndpoint: Sendable {
     private let tokens: TokenAuthority
     private let cache: AssetCache
     private let metrics: GatewayMetrics
+    /// Nil if adoption is not counted.
+    private let adoption: AdoptionTally?
     private let holding: Hold
     private let held: Mutex<HoldTable<ClientAddress>>
 
     init(
         reader: PackageReader, views: StaleReadGuard, tokens: TokenAuthority, cache: AssetCache,
-        metrics: GatewayMetrics,
+        metrics: GatewayMetrics, adoption: AdoptionTally? = nil,
         holding: Hold = Hold()
     ) {
+        self.adoption = adoption
         self.holding = holding
         self.held = Mutex(HoldTable(holding.limits))
         self.reader = reader
@@ -62,6 +67,8 @@ final class PackageEndpoint: Sendable {
         let isSuspect: Bool
         /// Reads another representation; nil for the package.
         let other: Representation?
+        /// False for a request that gets no package.
+        let isGet: Bool
 
         init(
             _ key: OrderKey, _ token: String?, _ condition: ConditionalFetch, for request: Request,
@@ -74,6 +81,7 @@ final class PackageEndpoint: Sendable {
             self.presence = request.presence
             self.isSuspect = isSuspect
             self.other = other
+            self.isGet = request.method == .get
         }
     }
 
@@ -211,17 +219,23 @@ final class PackageEndpoint: Sendable {
                 guard self.opens(fetch, spans.stamp.token) else { return completion(.success(.refused)) }
                 guard spans.stamp.isPackaged else { return completion(.success(.unpackaged)) }
                 if let shared = self.cache.entries(list: spans.sharedList) {
-                    return completion(.success(.answer(Self.package(spans, shared))))
+                    return completion(.success(.answer(self.package(fetch, spans, shared, on: eventLoop))))
                 }
                 self.shared(of: spans, fetch.key, on: eventLoop).whenComplete { result in
-                    completion(result.map { shared in shared.map { .answer(Self.package(spans, $0)) } ?? .unpackaged })
+                    completion(
+                        result.map { shared in
+                            shared.map { .answer(self.package(fetch, spans, $0, on: eventLoop)) } ?? .unpackaged
+                        })
                 }
             }
         }
     }
 
     /// - Parameter shared: assets, then certificates.
-    private static func package(_ spans: PackageReader.Spans, _ shared: [ByteBuffer]) -> Answer {
+    private func package(
+        _ fetch: Fetch, _ spans: PackageReader.Spans, _ shared: [ByteBuffer], on eventLoop: any EventLoop
+    ) -> Answer {
+        if let adoption, fetch.isGet { self.count(fetch, spans, adoption, on: eventLoop) }
         var body = shared
         body.reserveCapacity(shared.count + 2)
         body.insert(spans.head, at: shared.count - 1)
@@ -229,6 +243,24 @@ final class PackageEndpoint: Sendable {
         var headers = Self.headers(spans.stamp)
         headers.add(name: "content-type", value: "application/vnd.apple.finance.order")
         return Answer(.ok, headers: headers, body: body)
+    }
+
+    /// Counts a package that is sent: as an update if the client has an older version, as the first fetch of the order
+    /// if the client names none and nobody fetched it before.
+    private func count(
+        _ fetch: Fetch, _ spans: PackageReader.Spans, _ adoption: AdoptionTally, on eventLoop: any EventLoop
+    ) {
+        let type = fetch.key.orderType
+        let modified = spans.stamp.modifiedEpochSeconds
+        if fetch.condition.isConditional {
+            guard let had = fetch.condition.modifiedEpochSeconds, had < modified else { return }
+            adoption.countUpdate(of: type, age: Int64(Date().timeIntervalSince1970) - modified)
+        } else if spans.isUnfetched {
+            let key = fetch.key
+            eventLoop.makeFutureWithTask { try await self.reader.markFetched(key) }.whenSuccess { isFirst in
+                if isFirst { adoption.count(.fetched, of: type) }
+            }
+        }
     }
 
     /// - Returns: nil if another version was written, without a document of this one.
@@ -420,6 +452,9 @@ struct ConditionalFetch: Hashable {
 
     /// True if there is a condition at all.
     var isConditional: Bool { self.fields.map { !$0.ifNoneMatch.isEmpty || $0.ifModifiedSince != nil } ?? false }
+
+    /// The second of the version that the client has; nil if it names none.
+    var modifiedEpochSeconds: Int64? { self.fields?.ifModifiedSince.flatMap { HTTPDate.parse($0) } }
 
     func isFresh(_ stamp: PackageReader.Stamp) -> Bool {
         guard let fields else { return false }

@@ -1,3 +1,4 @@
+import Adoption
 import Brands
 import Cryptography
 import Fetch
@@ -37,19 +38,22 @@ enum GatewayServer {
         let producer = try KafkaProducer(
             environment.producing(within: Self.deliveryLimit), topics: [common.topics.registrations])
         let metrics = GatewayMetrics(factory: environment.metrics)
-        let reader = PackageReader(redis: redis)
+        let adoption =
+            common.topics.options.contains(.adoption) ? AdoptionTally(factory: environment.metrics) : nil
+        let reader = PackageReader(redis: redis, readsMark: adoption != nil)
         let view = MaterializedView(redis: redis)
         let views = StaleReadGuard(view)
         let package = PackageEndpoint(
             reader: reader, views: views, tokens: settings.tokens, cache: AssetCache(limit: Self.assetCacheBytes),
-            metrics: metrics)
+            metrics: metrics, adoption: adoption)
         let link = LinkEndpoint(package: package, tokens: settings.tokens)
         let store = OrderStore(redis: redis)
         let mail = MailEndpoint(
             package: package, reader: reader, store: store, views: views, tokens: settings.tokens,
             brands: settings.brands, longestSeconds: Int64(settings.mailLinkDays) * 86_400)
         let registrations = RegistrationEndpoints(
-            reader: reader, views: views, registrations: Registrations(redis: redis),
+            reader: reader, views: views,
+            registrations: AdoptionTally.registrations(redis, adoption, isByCustomer: true),
             deviceOrders: DeviceOrders(redis: redis, memory: reader.memory),
             tokens: settings.tokens, producer: producer, topics: common.topics, metrics: metrics,
             deviceLimit: settings.deviceLimit)
@@ -61,7 +65,8 @@ enum GatewayServer {
         let endpoints = Endpoints(
             basePath: settings.basePath, brands: settings.brands, package: package,
             link: link, mail: mail, registrations: registrations,
-            log: LogEndpoint(metrics: metrics, logger: settings.logsDevices ? environment.logger : nil),
+            log: LogEndpoint(
+                metrics: metrics, brands: settings.brands, logger: settings.logsDevices ? environment.logger : nil),
             metrics: metrics,
             logger: environment.logger, compatibility: settings.isCompatible ? compatibility : nil,
             onSpan: onSpan)
@@ -74,6 +79,7 @@ enum GatewayServer {
             })
         let reloader = BrandReloader(settings.brands, tokens: settings.tokens, environment: environment)
         let monitor = RedisMonitor(redis, environment)
-        return [reloader, server, monitor] + (edge.certificates.map { [$0] } ?? [])
+        let reporters = adoption.map { [AdoptionReporter($0, environment)] } ?? []
+        return reporters + [reloader, server, monitor] + (edge.certificates.map { [$0] } ?? [])
     }
 }

@@ -62,6 +62,7 @@ extension Remainder {
             case .deadLetters:
                 [(topics.deadLetters, "dead letters; those of sources that name no order are not closed")]
             case .pushPending: [(topics.pushPending, "devices that wait to be notified")]
+            case .adoption: []
             }
         }
     }

@@ -1,8 +1,9 @@
+import Adoption
 import Operations
 
 extension MetricRow {
     /// The metrics of the packager.
-    static let packager = changes + restoring + pictures + documents + assets
+    static let packager = changes + restoring + pictures + documents + assets + wallet + adoption
 
     /// The metrics of changes, and of the worker that processes them.
     static let changes = [
@@ -120,6 +121,14 @@ extension MetricRow {
         MetricRow(
             .gauge, "waybill_own_document_limit_bytes", by: ["brand"],
             "the bytes that they may have, documents.brandBytes"),
+    ]
+
+    /// The metrics of what is in Wallet.
+    static let wallet = [
+        MetricRow(
+            .gauge, "waybill_wallet_orders", by: ["brand"],
+            "orders that have devices; the same in each packager, set right by each scan of the assets"),
+        MetricRow(.gauge, "waybill_wallet_devices", by: ["brand"], "devices that have orders, likewise"),
     ]
 
     /// The metrics of the deletion of unused pictures.

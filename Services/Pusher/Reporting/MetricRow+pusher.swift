@@ -1,8 +1,9 @@
+import Adoption
 import Operations
 
 extension MetricRow {
     /// The metrics of the pusher.
-    static let pusher = credentials + notifications
+    static let pusher = credentials + notifications + adoption
 
     /// The metrics of a credential, by its order type.
     static let credentials = [

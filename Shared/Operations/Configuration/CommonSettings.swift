@@ -8,6 +8,7 @@ public import Redis
 public struct CommonSettings: Sendable {
     /// The format of log lines.
     public enum LogFormat: String, CaseIterable, Sendable { case json, text }
+    private enum Choice: String, CaseIterable { case on, off }
 
     public let kafka: KafkaConfiguration
     /// The static member's name, which differs for each worker of a service; nil for ordinary members.
@@ -32,7 +33,9 @@ public struct CommonSettings: Sendable {
         guard prefix.utf8.count <= 200, prefix.utf8.allSatisfy(Topics.isNameCharacter) else {
             throw SettingsError(.topicPrefix, value: prefix, "may have letters, digits, '.', '_' and '-' only")
         }
-        self.topics = Topics(prefix: prefix, orderChanges: try Self.orderChangeTopics(settings, prefix: prefix))
+        self.topics = Topics(
+            prefix: prefix, orderChanges: try Self.orderChangeTopics(settings, prefix: prefix),
+            options: try settings.choice(.adoption, default: Choice.off) == .on ? [.adoption] : [])
         self.groupInstance = settings.text(.groupInstance)
         if let name = self.groupInstance,
             name.isEmpty || name.utf8.count > 200 || !name.utf8.allSatisfy(Topics.isNameCharacter)

@@ -14,6 +14,8 @@ public enum SettingKey: String, CaseIterable, Sendable {
     case topicPrefix = "WAYBILL_TOPIC_PREFIX"
     /// Topics that changes are read from, names or patterns that begin with `^`, separated by commas.
     case orderChangeTopics = "WAYBILL_ORDER_CHANGE_TOPICS"
+    /// Makes the services count by brand how orders come into Wallet: `on` or `off`.
+    case adoption = "WAYBILL_ADOPTION"
     /// `redis://` or `rediss://`, with user and password if needed. Secret.
     case redisURL = "WAYBILL_REDIS_URL"
     /// Path of a file whose first line is the Redis password.

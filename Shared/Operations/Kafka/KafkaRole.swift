@@ -34,7 +34,7 @@ public struct KafkaRole: Hashable, Sendable {
         KafkaRole(
             name: "waybill-packager",
             reads: topics.orderChangeSources + [topics.orders, topics.registrations, topics.deadLetters],
-            writes: [topics.orders, topics.registrations, topics.deadLetters],
+            writes: [topics.orders, topics.registrations, topics.deadLetters] + topics.used(.adoption),
             groups: [topics.group(of: "waybill-packager")])
     }
 
@@ -48,9 +48,10 @@ public struct KafkaRole: Hashable, Sendable {
     /// The commands of operators: looking at orders, dead letters and replay, signing again, restoring, moving keys,
     /// telling devices, trying the programs of sources.
     static func tools(_ topics: Topics, sources: [String]) -> KafkaRole {
-        KafkaRole(
-            name: "waybill-tools", reads: topics.orderChangeSources + topics.made + sources,
-            writes: [topics.orderChanges] + topics.made, groups: [],
+        let made = Topics.Kind.allCases.filter { $0 != .orderChanges && !$0.isOptional }.map { topics[$0] }
+        return KafkaRole(
+            name: "waybill-tools", reads: topics.orderChangeSources + made + topics.used(.adoption) + sources,
+            writes: [topics.orderChanges] + made, groups: [],
             watchedGroups: [topics.group(of: "waybill-packager")])
     }
 

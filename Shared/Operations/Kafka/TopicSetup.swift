@@ -130,7 +130,7 @@ extension KafkaTopicNeed {
             KafkaTopicNeed(topics.orders, isWritten: true, isCompacted: true, largestBytes: Self.largestRecord),
             KafkaTopicNeed(topics.registrations, isWritten: true, isCompacted: true),
             KafkaTopicNeed(topics.pushPending, isWritten: true, isCompacted: true),
-        ]
+        ] + topics.used(.adoption).map { KafkaTopicNeed($0, isWritten: true, isCompacted: true) }
     }
 
     /// Returns the topic that meets the need.

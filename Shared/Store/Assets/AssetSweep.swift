@@ -30,6 +30,8 @@ public struct AssetSweep: Sendable {
     private let cooling: Cooling
     /// Cools those of some old orders that can be cooled, and returns them; nil cools none.
     public var cool: Cool?
+    /// Gets the orders and devices that have registrations; nil: they are not counted.
+    public var adoption: AdoptionTotals?
     public typealias Cool = @Sendable ([OrderKey]) async throws -> Set<OrderKey>
 
     /// - Parameter timing: the same for all packagers.
@@ -118,7 +120,32 @@ public struct AssetSweep: Sendable {
             cursor = page.next
             try await pause()
         } while cursor != nil
+        if let adoption { try await self.countRegistered(adoption, topology, epochs, pause) }
         return counts
+    }
+
+    /// Counts the orders with devices and the devices with orders: their keys exist as long as they have any.
+    private func countRegistered(
+        _ adoption: AdoptionTotals, _ topology: RedisTopology, _ epochs: MaterializedView.Epochs,
+        _ pause: () async throws -> Void
+    ) async throws {
+        let standing = try await adoption.all()
+        var counted: [AdoptionTotals.Level: [OrderTypeIdentifier: Int64]] = [:]
+        var cursor: String?
+        repeat {
+            let page = try await self.page(StoreKeys.anyRegistered, from: cursor, in: topology)
+            for (brand, isOrder) in Set(page.keys).compactMap({ StoreKeys.brand(ofRegistered: $0) }) {
+                counted[isOrder ? .orders : .devices, default: [:]][brand, default: 0] += 1
+            }
+            cursor = page.next
+            try await pause()
+        } while cursor != nil
+        // Those of a view that was lost meanwhile will be restored later.
+        try await self.view.confirm(epochs)
+        guard try await self.topology().slots == topology.slots else {
+            throw StoreError(.incomplete, "counting registrations: slots of the cluster got other masters")
+        }
+        try await adoption.correct(standing, counted)
     }
 
     private func sweep(_ digests: [String], _ before: Int64, _ counts: inout Counts) async throws {

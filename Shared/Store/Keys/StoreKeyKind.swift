@@ -29,6 +29,8 @@ public enum StoreKeyKind: String, CaseIterable, Sendable {
     case notifiedPositions = "waybill:1:{told}"
     case work = "waybill:1:work"
     case suspects = "waybill:1:suspects"
+    case adoption = "waybill:1:{adoption}"
+    case adoptionTurn = "waybill:1:{adoption}:turn"
     case partitions = "waybill:1:{partitions}"
     case bookmark = "waybill:1:resign"
     case epoch = "waybill:1:view:epoch"

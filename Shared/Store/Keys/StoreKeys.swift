@@ -100,6 +100,24 @@ enum StoreKeys {
     static let claims = StoreKeyKind.claims.rawValue
     /// A hash: `<cluster>/<topic>/<partition>` -> `<offset>:<millisecond>`, see `NotifiedPositions`.
     static let notifiedPositions = StoreKeyKind.notifiedPositions.rawValue
+    /// A hash: counts of a brand's adoption, see `AdoptionTotals`.
+    static let adoption = StoreKeyKind.adoption.rawValue
+    /// A hash: the packager whose turn it is to publish them, or the time when that is due.
+    static let adoptionTurn = StoreKeyKind.adoptionTurn.rawValue
+    /// A pattern of all keys that begin with those of `devices` or `listed`, and of others.
+    static let anyRegistered = "waybill:1:[dl]*"
+    /// Returns the brand of an order that has devices, or of a device that has orders, by its key; nil for any other.
+    static func brand(ofRegistered key: String) -> (brand: OrderTypeIdentifier, isOrder: Bool)? {
+        let isOrder = key.hasPrefix("\(StoreKeyKind.devices.rawValue):{")
+        guard isOrder || key.hasPrefix("\(StoreKeyKind.listed.rawValue):{"), key.hasSuffix("}"),
+            let brace = key.firstIndex(of: "{")
+        else { return nil }
+        let parts = key[key.index(after: brace)...].dropLast().split(separator: "/", maxSplits: 1)
+        guard parts.count == 2, let brand = try? OrderTypeIdentifier(String(isOrder ? parts[0] : parts[1])) else {
+            return nil
+        }
+        return (brand, isOrder)
+    }
     /// Hashes: the marks of what the workers of a consumer group have in work, and the keys that were in work when one
     /// of them ended, see `WorkMarks`.
     static func work(_ group: String) -> String { Self.tagged(.work, group) }
@@ -219,6 +237,8 @@ enum OrderField: String {
     case record
     /// The UNIX second when a package was last asked for that had not been made.
     case requested
+    /// `1` if the package was fetched, where that is counted.
+    case fetched
     /// `1` if the order was removed and only the data that idempotence needs is left.
     case removed
     /// The changes that wait until the order is created, or until their dead letters are closed after that. An order

@@ -5,11 +5,14 @@ public import Redis
 /// The gateway's reads to answer a fetch, on its own event loop and without copies of package bytes.
 public struct PackageReader: Sendable {
     let redis: RedisClient
+    /// True if spans say whether the package was fetched before.
+    private let readsMark: Bool
     /// Decides if a missing order does not exist.
     public let memory: ViewMemory
 
-    public init(redis: RedisClient) {
+    public init(redis: RedisClient, readsMark: Bool = false) {
         self.redis = redis
+        self.readsMark = readsMark
         self.memory = ViewMemory(MaterializedView(redis: redis))
     }
 
@@ -34,6 +37,8 @@ public struct PackageReader: Sendable {
         /// references of the order's own documents.
         public let sharedList: String
         public let tail: ByteBuffer
+        /// True if there is no mark of a fetch, and marks are read.
+        public let isUnfetched: Bool
 
         /// Digests of the assets in the order of the archive, then of the certificates.
         public var shared: [String] { digests(self.sharedList) }
@@ -42,6 +47,9 @@ public struct PackageReader: Sendable {
     static let stampFields = fields([.token, .version, .modified, .etag, .removed])
     private static let spanFields = fields([
         .token, .version, .modified, .etag, .removed, .head, .assets, .tail,
+    ])
+    private static let markedSpanFields = fields([
+        .token, .version, .modified, .etag, .removed, .head, .assets, .tail, .fetched,
     ])
     private static func fields(_ fields: [OrderField]) -> RedisArgument {
         .encoded(RedisEncodedArguments(fields.map(Self.argument)))
@@ -76,7 +84,8 @@ public struct PackageReader: Sendable {
         of key: OrderKey, on eventLoop: any EventLoop,
         _ completion: @escaping @Sendable (Result<Spans?, any Error>) -> Void
     ) {
-        let command = RedisCommand("HMGET", .string(StoreKeys.order(key)), Self.spanFields)
+        let fields = self.readsMark ? Self.markedSpanFields : Self.spanFields
+        let command = RedisCommand("HMGET", .string(StoreKeys.order(key)), fields)
         self.redis.pipeline([command], on: eventLoop) { result in
             completion(Result { try Self.spans(result.get()) })
         }
@@ -93,12 +102,21 @@ public struct PackageReader: Sendable {
         let values = try Self.values(replies)
         guard let stamp = try Self.stamp(values) else { return nil }
         guard stamp.isPackaged else {
-            return Spans(stamp: stamp, head: ByteBuffer(), sharedList: "", tail: ByteBuffer())
+            return Spans(stamp: stamp, head: ByteBuffer(), sharedList: "", tail: ByteBuffer(), isUnfetched: false)
         }
-        guard values.count == 8, case .string(let head) = values[5], let shared = values[6].text,
+        guard values.count >= 8, case .string(let head) = values[5], let shared = values[6].text,
             !shared.isEmpty, case .string(let tail) = values[7]
         else { throw StoreError(.corrupt, "reading package: a span is missing") }
-        return Spans(stamp: stamp, head: head, sharedList: shared, tail: tail)
+        return Spans(
+            stamp: stamp, head: head, sharedList: shared, tail: tail, isUnfetched: values.last == .null)
+    }
+
+    /// Marks an order as fetched.
+    ///
+    /// - Returns: true if it exists and was not marked yet.
+    public func markFetched(_ key: OrderKey) async throws(StoreError) -> Bool {
+        let mark = RedisInvocation(StoreScripts.markFetched, keys: [StoreKeys.order(key)], arguments: [])
+        return try await self.redis.reply(to: mark, "marking an order").integer == 1
     }
 
     static func values(_ replies: [RedisValue]) throws -> [RedisValue] {
@@ -233,4 +251,17 @@ extension PackageReader {
             return try LookupResult(isComplete: isComplete, values)
         }
     }
+}
+
+extension StoreScripts {
+    /// Marks an order as fetched. No writer relies on the mark, so the revision stays.
+    ///
+    /// KEYS: the order. Returns 1 if it is marked now, 0 if it was or does not exist.
+    static let markFetched = RedisScript(
+        """
+        local standing = redis.call('HMGET', KEYS[1], 'version', 'removed', 'fetched')
+        if not standing[1] or standing[2] or standing[3] then return 0 end
+        redis.call('HSET', KEYS[1], 'fetched', '1')
+        return 1
+        """)
 }

@@ -12,18 +12,19 @@ extension StoreScripts {
     /// there is not removed: a view that is being restored may lack it.
     ///
     /// KEYS: …, the order, the long-lived trace of a removed one. ARGV: …, record.
-    /// Returns 1 if the device was registered already, else 0; -1 if the order is removed.
+    /// Returns 1 if the device was registered already, 2 if it is the order's first one, else 0; -1 if the order is
+    /// removed.
     static let registerDevice = RedisScript(Self.isNewer + Self.deviceHash + Self.isRemoved + Self.register)
 
     /// Adds an order to its device. Its stamp has the microsecond of the server's clock when that first happened.
     ///
-    /// Returns 1 if the order was in the set already, else 0.
+    /// Returns 1 if the order was in the set already, 2 if it is the device's first one, else 0.
     static let registerOrder = RedisScript(Self.isNewer + Self.orderSet + Self.register)
 
     /// Removes a device from its order and remembers that, unless there is something newer.
     ///
     /// ARGV: …, seconds to remember it, 0 for not at all.
-    /// Returns 1 if the device is no longer registered, 0 if it stays.
+    /// Returns 1 if the device is not registered, 2 if it was until now and the order has none any more, 0 if it stays.
     static let unregisterDevice = RedisScript(Self.isNewer + Self.deviceHash + Self.unregister)
 
     /// Removes an order from its device; otherwise like `unregisterDevice`.
@@ -77,7 +78,7 @@ extension StoreScripts {
     /// one that others wrote may be encoded differently.
     ///
     /// KEYS: hash, stamps. ARGV: device, push token, moment of registration. Returns the stamp if it was removed, empty
-    /// if there was none; nil if the device stays.
+    /// if there was none, and 1 if the order has other devices, else 0; nil if the device stays.
     static let retire = RedisScript(
         """
         local standing = redis.call('HGET', KEYS[1], ARGV[1])
@@ -88,7 +89,7 @@ extension StoreScripts {
         local stamp = redis.call('HGET', KEYS[2], ARGV[1])
         redis.call('HDEL', KEYS[1], ARGV[1])
         redis.call('HDEL', KEYS[2], ARGV[1])
-        return stamp or ''
+        return {stamp or '', redis.call('EXISTS', KEYS[1])}
         """)
 
     /// True if a stamp is newer than the one in the request, by the rule of `RegistrationStamp`.
@@ -121,7 +122,7 @@ extension StoreScripts {
     /// The order's side; `put` returns the microsecond of the registration, empty where it is not noted.
     private static let deviceHash = """
         local function stands() return redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 end
-        local function take() redis.call('HDEL', KEYS[1], ARGV[1]) end
+        local function take() return redis.call('HDEL', KEYS[1], ARGV[1]) end
         local function put()
           redis.call('HSET', KEYS[1], ARGV[1], ARGV[5])
           return ''
@@ -133,7 +134,7 @@ extension StoreScripts {
     /// new: the device gets one order too many in its list, not one too few.
     private static let orderSet = """
         local function stands() return redis.call('SISMEMBER', KEYS[1], ARGV[1]) == 1 end
-        local function take() redis.call('SREM', KEYS[1], ARGV[1]) end
+        local function take() return redis.call('SREM', KEYS[1], ARGV[1]) end
         local function put(standing)
           redis.call('SADD', KEYS[1], ARGV[1])
           local since = string.match(standing or '', '^-?%d+:%d+:(%d+)')
@@ -157,6 +158,7 @@ extension StoreScripts {
         local standing = existed and redis.call('HGET', KEYS[2], ARGV[1])
         local reply = existed and 1 or 0
         if isNewer(standing) or isNewer(ended()) then return reply end
+        if redis.call('EXISTS', KEYS[1]) == 0 then reply = 2 end
         redis.call('HSET', KEYS[2], ARGV[1], stamp(put(standing)))
         redis.call('HDEL', KEYS[3], mark, ARGV[1])
         return reply
@@ -178,11 +180,11 @@ extension StoreScripts {
           end
         end
         if stands() and isNewer(redis.call('HGET', KEYS[2], ARGV[1])) then return 0 end
-        take()
+        local reply = take() == 1 and redis.call('EXISTS', KEYS[1]) == 0 and 2 or 1
         redis.call('HDEL', KEYS[2], ARGV[1])
-        if ARGV[5] == '0' or isNewer(ended()) then return 1 end
+        if ARGV[5] == '0' or isNewer(ended()) then return reply end
         redis.call('HSET', KEYS[3], mark, stamp(''))
         redis.call('EXPIRE', KEYS[3], ARGV[5])
-        return 1
+        return reply
         """
 }
