@@ -58,6 +58,19 @@ def refusals(count):
             counter(f'apns_requests_total{{{labels},status="400",reason="BadTopic"}}', count)]
 
 
+def updates(each_minute):
+    return counter('fetched_update_age_seconds_count{brand="b"}', each_minute)
+
+
+def told(notified, fetched):
+    return [counter('pushes_total{credential="b",host="h",outcome="delivered"}', notified), updates(fetched),
+            counter('adoption_total{brand="b",step="added"}', 1)]
+
+
+def complaints(count, fetched):
+    return [counter('device_complaints_total{brand="b",class="signature"}', count), updates(fetched)]
+
+
 def expiry(certificate, days):
     return [gauge(f'certificate_expiry_timestamp_seconds{{owner="o",certificate="{certificate}"}}', days * 86400)]
 
@@ -170,6 +183,10 @@ CASES = {
     "WaybillPushRefused": (refusals(60), refusals(40)),
     "WaybillPushDeadLetters": ([counter('push_dead_letters_total{credential="c",code="d"}', 1)],
                                [counter('push_dead_letters_total{credential="c",code="d"}', 0)]),
+    "WaybillUpdatesLate": (late("fetched_update_age_seconds", "60.0", 200), late("fetched_update_age_seconds", "60.0", 100)),
+    "WaybillUpdatesLateSlowly": (late("fetched_update_age_seconds", "60.0", 80), late("fetched_update_age_seconds", "60.0", 50)),
+    "WaybillUpdatesUnfetched": (told(20, 1), told(20, 10)),
+    "WaybillWalletRefuses": (complaints(2, 10), complaints(2, 1000)),
     "WaybillPushPending": ([gauge('push_pending{credential="c"}', 10001)], [gauge('push_pending{credential="c"}', 10000)]),
     "WaybillPushConnectionsFlap": ([counter('apns_disconnected_total{instance="a",credential="c",reason="r"}', 3)],
                                    [counter('apns_disconnected_total{instance="a",credential="c",reason="r"}', 1)]),
@@ -232,7 +249,7 @@ def fault(alert, books):
 
 def queries(work):
     """Returns the exit code of promtool for the queries of all dashboards."""
-    rules = [{"record": f"query:{path.stem}:{number}", "expr": re.sub(r"\$(credential|host)", ".*", query)}
+    rules = [{"record": f"query:{path.stem}:{number}", "expr": re.sub(r"\$(credential|host|brand)", ".*", query)}
              for path in sorted((ROOT / "dashboards").glob("*.json"))
              for number, query in enumerate(
                  target["expr"].replace("$__rate_interval", "5m")

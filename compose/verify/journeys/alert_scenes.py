@@ -47,6 +47,9 @@ DOCUMENT_BYTES = "waybill:1:{document-bytes}"
 UNPROVOKED = {
     "WaybillVersionsDiffer": "it needs programs of two builds; compose/verify/checks/alerts.py tries its rule",
     "WaybillOrdersDiffer": "orders are compared twice a day, when they are old; ColdOrderServiceTests has that",
+    "WaybillUpdatesLate": "devices fetch here when they like, so adoption is not counted",
+    "WaybillUpdatesLateSlowly": "likewise",
+    "WaybillUpdatesUnfetched": "likewise",
     "WaybillPartitionsBehind": "the embedded broker deletes no topic; RestoreServiceTests has that",
 }
 
@@ -262,6 +265,12 @@ class Scenes(World):
     def registrations_refused(self):
         with self.new_devices(1):
             yield ["WaybillRegistrationsRefused"]
+
+    def wallet_refuses(self):
+        client = Client(self.stack.gateway_port)
+        body = json.dumps({"logs": [f"{self.type}: Signature must contain a signing date"]})
+        with self.repeated(lambda: client.ask("POST", "/v1/log", [("content-type", "application/json")], body), 2):
+            yield ["WaybillWalletRefuses"]
 
     def kafka_away(self):
         client = Client(self.checkout_port)

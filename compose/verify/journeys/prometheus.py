@@ -15,9 +15,9 @@ from quick_rules import quickened
 from stack import ROOT, Failure, eventually
 
 def dashboard_queries(window):
-    """Returns (dashboard, query) of all dashboards, for any credential and host."""
+    """Returns (dashboard, query) of all dashboards but that of adoption, for any credential and host."""
     return [(path.stem, re.sub(r"\$(credential|host)", ".*", target["expr"].replace("$__rate_interval", window)))
-            for path in sorted(Path(f"{ROOT}/compose/operate/dashboards").glob("*.json"))
+            for path in sorted(Path(f"{ROOT}/compose/operate/dashboards").glob("*.json")) if path.stem != "adoption"
             for panel in json.loads(path.read_text())["panels"] for target in panel["targets"]]
 
 
