@@ -171,7 +171,8 @@ extension Packager {
         let letters = DeadLetterWatch(
             DeadLetterTopic(reader: try KafkaReader(environment.kafka), topic: common.topics.deadLetters),
             metrics: environment.metrics, logger: environment.logger)
-        // Stopped in reverse: the worker closes what it shares with those after it, and what it counted is reported last.
+        // Stopped in reverse: the worker closes what it shares with those after it, and what it counted is reported
+        // last.
         var services: [any Service] = [reloader]
         if let adoption { services.append(AdoptionReporter(adoption, environment)) }
         services.append(worker)

@@ -5,7 +5,7 @@ public import Redis
 public import Store
 import Synchronization
 
-/// What this process has counted of each brand's adoption: for its metrics, and until `AdoptionReporter` adds it to
+/// The counts of each brand's adoption in this process: for its metrics, and until `AdoptionReporter` adds it to
 /// Redis.
 ///
 /// Thread: any; a count costs one lock. Bounded by the brands, since callers count configured ones only.

@@ -50,7 +50,8 @@ extension StoreKeyKind {
             return data("answers of the checkout role, encrypted", .seconds(RepeatedRequests.keptSeconds))
         case .work, .suspects:
             return data("digests of its key, and of its registrations", .seconds(WorkMarks.keptMilliseconds / 1000))
-        // Digests of pictures, sums of bytes, counts by brand and day, names of merchants, places in Kafka, and the progress of restores.
+        // Digests of pictures, sums of bytes, counts by brand and day, names of merchants, places in Kafka, and the
+        // progress of restores.
         case .documentBytes, .assetUnused, .assetSweep, .claims, .notifiedPositions, .adoption, .adoptionTurn,
             .partitions, .bookmark, .epoch, .tails, .plan, .startedEmpty, .marked, .slotMark, .jobs:
             return nil

@@ -213,7 +213,9 @@ import Tokens
     }
 
     @Test func aLinkForAMailIsBoundToTheOrdersToken() async throws {
-        try await Fixture.with { fixture in
+        var options = Fixture.Options()
+        options.hasRedis = true
+        try await Fixture.with(options) { fixture in
             func mail(_ body: String) async throws -> RawConnection.Response {
                 try await fixture.call("POST", "/v1/checkout/links", key: "sk_test_links-only", body: body)
             }
@@ -240,7 +242,9 @@ import Tokens
     }
 
     @Test func aLinkForAMailComesWithTheOrderAsStructuredData() async throws {
-        try await Fixture.with { fixture in
+        var options = Fixture.Options()
+        options.hasRedis = true
+        try await Fixture.with(options) { fixture in
             let path = "Shared/Model/Schemas/examples/01-shipping-multi-fulfillment.order.json"
             let file = Array(try Data(contentsOf: Repository.root.appending(path: path)))
             let example = try #require(try JSON(parsing: file).object)

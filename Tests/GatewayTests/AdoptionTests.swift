@@ -12,7 +12,7 @@ import Testing
 @testable import Adoption
 @testable import Gateway
 
-/// What the gateway counts of a brand's adoption. Serialized: each test has its own servers.
+/// The gateway's counts of a brand's adoption. Serialized: each test has its own servers.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct AdoptionTests {
     typealias Fixture = GatewayFixture
 

@@ -50,7 +50,8 @@ import Testing
         try await GatewayFixture.with { fixture in
             let message = #""\#(GatewayFixture.orderType): Signature is missing""#
             let body = #"{"logs":[\#(Array(repeating: message, count: 50).joined(separator: ","))]}"#
-            #expect(try await fixture.once("POST", "/apple/v1/log", body: body).status == 200)
+            let answer = try await fixture.once("POST", "/apple/v1/log", body: body)
+            #expect(answer.status == 200)
             let series = #"waybill_device_complaints_total{brand="order.com.example.shop",class="signature"} 20"#
             #expect(fixture.metricsText.contains(series + "\n"))
             #expect(fixture.metricsText.contains("waybill_device_log_messages_total 50\n"))

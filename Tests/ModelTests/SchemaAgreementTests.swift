@@ -338,13 +338,14 @@ import Testing
         let topics = Topics()
         for topic in [
             topics.orderChanges, topics.orders, topics.registrations, topics.deadLetters, topics.pushPending,
+            topics.adoption,
         ] {
             #expect(text.contains("address: \(topic)\n"))
         }
         let files = text.split(separator: "'").compactMap { part -> String? in
             part.hasPrefix("./") ? String(part.dropFirst(2).prefix { $0 != "#" }) : nil
         }
-        #expect(Set(files).count == 7)
+        #expect(Set(files).count == 8)
         for file in Set(files) { #expect(throws: Never.self) { try JSON(parsing: Examples.bytes(file)) } }
     }
 }

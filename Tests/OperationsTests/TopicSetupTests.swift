@@ -143,7 +143,7 @@ import Testing
         #expect(made.allSatisfy { $0.configuration["min.insync.replicas"] == nil }, "one broker cannot keep two copies")
     }
 
-    /// What is switched off needs neither a topic nor a right.
+    /// A feature that is switched off needs neither a topic nor a right.
     @Test func anOptionalTopicIsNeededWhereItIsInUse() throws {
         let name = "waybill.adoption"
         func isNamed(_ topics: Topics) -> Bool {

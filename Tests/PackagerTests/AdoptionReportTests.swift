@@ -1,6 +1,7 @@
 import Kafka
 import Logging
 import Model
+import NIOPosix
 import Operations
 import Redis
 import Store

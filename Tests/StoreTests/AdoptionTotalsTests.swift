@@ -8,7 +8,7 @@ import Testing
 
 @testable import Store
 
-/// What the scripts of registrations say of changes, the mark of a first fetch, and the sums in Redis.
+/// The changes that scripts of registrations tell, the mark of a first fetch, and the sums in Redis.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct AdoptionTotalsTests {
     private static let brand = Result { try OrderTypeIdentifier(orderType) }
 
@@ -134,7 +134,7 @@ import Testing
             try await fixture.registrations.unregister(registration("f", "3"))
             let foreign = RegistrationKey(device: try DeviceIdentifier("d"), order: try OrderKey("\(other)/9"))
             _ = try await fixture.registrations.register(foreign, record("aa"))
-            // What a crash and a lost Redis may leave.
+            // Left by a crash, or a lost Redis.
             try await totals.add([.level(.orders, brand): 40, .level(.devices, try OrderTypeIdentifier("a.b")): -3])
             var sweep = AssetSweep(ViewEpochCache(MaterializedView(redis: fixture.redis)))
             sweep.adoption = totals

@@ -87,8 +87,8 @@ import Testing
 
     /// The most lines of Swift of each room.
     static let budgets: [String: Int] = [
-        "Services/Checkout": 5375,
-        "Services/Gateway": 2445,
+        "Services/Checkout": 5400,
+        "Services/Gateway": 2490,
         "Services/Packager": 18720,
         "Services/Pusher": 6355,
         "Shared/APNS": 3350,
@@ -275,7 +275,7 @@ import Testing
     }
 
     /// Fields of an order's hash that writers overwrite or compare themselves.
-    private static let notes: Set<Substring> = ["told", "record", "unpublished", "waiting"]
+    private static let notes: Set<Substring> = ["told", "record", "unpublished", "waiting", "fetched"]
 
     /// Returns the names of scripts that change fields of an order's hash, and do not set its revision. One that only
     /// deletes the whole leaves nothing to write to.

@@ -48,7 +48,7 @@ final class PictureChildren: Sendable {
                 return (result.end == nil && decoded < Self.life, (result, decoded - 1))
             }
             if let answer = result.answers.first { return Self.result(of: answer) }
-            // What a picture before it has left behind is not its fault.
+            // It is not at fault for the state in which a picture before it has left the child.
             guard before > 0 else { return .failure(self.failure(result.end)) }
         }
     }

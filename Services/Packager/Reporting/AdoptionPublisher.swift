@@ -1,5 +1,5 @@
 import CoreMetrics
-import Foundation
+import FoundationEssentials
 import Kafka
 import Logging
 import Model
@@ -87,7 +87,7 @@ final class AdoptionPublisher: Service {
     }
 }
 
-/// What is to be published of the counts in Redis.
+/// The counts in Redis that are to be published.
 struct AdoptionDays: Hashable {
     private(set) var records: [AdoptionKey: AdoptionRecord] = [:]
     /// The counts that are published for good: those of the day before yesterday, and older ones.

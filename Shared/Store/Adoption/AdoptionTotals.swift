@@ -45,6 +45,8 @@ public struct AdoptionTotals: Sendable {
         public var isCounted = false
         public var numbers: [Name: Int64] = [:]
 
+        public init() {}
+
         /// Returns a level, which is not negative; nil if none was counted.
         public func level(_ level: Level, of brand: OrderTypeIdentifier) -> Int64? {
             self.isCounted ? max(0, self.numbers[.level(level, brand)] ?? 0) : nil

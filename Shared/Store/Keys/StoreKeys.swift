@@ -105,7 +105,7 @@ enum StoreKeys {
     /// A hash: the packager whose turn it is to publish them, or the time when that is due.
     static let adoptionTurn = StoreKeyKind.adoptionTurn.rawValue
     /// A pattern of all keys that begin with those of `devices` or `listed`, and of others.
-    static let anyRegistered = "waybill:1:[dl]*"
+    static let anyRegistered = String(StoreKeyKind.devices.rawValue.prefix { $0 != "d" }) + "[dl]*"
     /// Returns the brand of an order that has devices, or of a device that has orders, by its key; nil for any other.
     static func brand(ofRegistered key: String) -> (brand: OrderTypeIdentifier, isOrder: Bool)? {
         let isOrder = key.hasPrefix("\(StoreKeyKind.devices.rawValue):{")
