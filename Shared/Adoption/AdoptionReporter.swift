@@ -8,8 +8,8 @@ import Store
 
 /// Adds what a process has counted to Redis, every few seconds and when it stops.
 ///
-/// A process that is killed loses what it counted since: seconds of its own. Counts that Redis did not answer are added again,
-/// so it may count twice.
+/// A process that is killed loses what it counted since: seconds of its own. Counts that Redis did not answer are added
+/// again, so it may count twice.
 /// Owner: this object owns a client of its own, which outlives the service that counts if this one is started first.
 public struct AdoptionReporter: Service {
     /// The time between two additions.
