@@ -12,7 +12,7 @@ import Testing
 @testable import Packager
 
 /// The sequence in which orders are restored, and the manual restore of some of them.
-@Suite(.server, .timeLimit(.minutes(2))) struct RestoreOrderTests {
+@Suite(.server, .timeLimit(.minutes(5))) struct RestoreOrderTests {
     private static let count = 700
     private static let rounds = 3
 

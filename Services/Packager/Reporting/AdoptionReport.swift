@@ -5,7 +5,7 @@ struct AdoptionReport: Sendable {
     /// One day: the sums of its parts.
     struct Day: Hashable, Sendable {
         var counts: [AdoptionFigure: Int64] = [:]
-        /// Of the part whose record is the last one.
+        /// Of the last record that has them; nil if none has.
         var orders: Int64?
         var devices: Int64?
         fileprivate var timestamp = Int64.min
@@ -44,7 +44,7 @@ struct AdoptionReport: Sendable {
         for (key, part) in self.parts {
             var day = days[key.day] ?? Day()
             for (figure, count) in part.record.counts { day.counts[figure, default: 0] += count }
-            if part.timestamp >= day.timestamp, part.record.orders != nil || day.orders == nil {
+            if part.record.orders != nil, part.timestamp >= day.timestamp {
                 (day.orders, day.devices) = (part.record.orders, part.record.devices)
                 day.timestamp = part.timestamp
             }
