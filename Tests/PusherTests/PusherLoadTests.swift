@@ -32,18 +32,19 @@ import Testing
     @Test func withoutAWindowAChangeIsSentWithoutWaitingForATick() async throws {
         try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-load")
-            for number in 0..<20 { try await fixture.register("d\(number)", for: "o\(number)", token: number) }
+            for number in 0..<60 { try await fixture.register("d\(number)", for: "o\(number)", token: number) }
             try await fixture.serve(directory, settings: ["WAYBILL_PUSH_WINDOW_MILLISECONDS": "0"]) {
                 try await fixture.publish(["o0"])
                 try await eventually("the connection is there") { try await fixture.delivered().count == 1 }
                 var best = Duration.seconds(60)
-                for number in 1..<20 {
+                for number in 1..<60 {
                     let start = MonotonicTime.now
                     try await fixture.publish(["o\(number)"])
                     while try await fixture.delivered().count == number { await Task.yield() }
                     best = min(best, .now - start)
                 }
-                #expect(best < PushWorker.tick / 2, "the quickest of some: others work on this machine")
+                // Each change follows the end of the one before, so one that waits for a tick waits for a whole one.
+                #expect(best < PushWorker.tick * 3 / 4, "the quickest of some: others work on this machine")
             }
         }
     }
