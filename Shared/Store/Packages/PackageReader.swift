@@ -261,7 +261,7 @@ extension StoreScripts {
         """
         local standing = redis.call('HMGET', KEYS[1], 'version', 'removed', 'fetched')
         if not standing[1] or standing[2] or standing[3] then return 0 end
-        redis.call('HSET', KEYS[1], 'fetched', '1')
+        redis.call('HSET', KEYS[1], 'fetched', 1)
         return 1
         """)
 }
