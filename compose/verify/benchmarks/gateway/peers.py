@@ -2,11 +2,11 @@
 
 import email.utils
 import os
-import pwd
 from pathlib import Path
 
 from client import Connection, showing
-from processes import Program, free_ports, listens, server
+from nginx import start_nginx
+from processes import free_ports
 from stack import Failure
 from subject import AUTHORIZATION, HERE
 
@@ -27,19 +27,12 @@ class Peers:
         """Starts nginx. headers: of the gateway's answer; the peers repeat those about caching."""
         text = Path(f"{HERE}/gateway/nginx.conf").read_text()
         words = {
-            "USER": pwd.getpwuid(os.getuid()).pw_name, "DIR": self.folder, "LUA": f"{HERE}/gateway",
-            "STATIC_PORT": self.static_port, "LUA_PORT": self.lua_port, "REDIS_PORT": self.stack.redis_port,
-            "CACHE_CONTROL": headers.get("cache-control", ""), "VARY": headers.get("vary", ""),
+            "LUA": f"{HERE}/gateway", "STATIC_PORT": self.static_port, "LUA_PORT": self.lua_port,
+            "REDIS_PORT": self.stack.redis_port, "CACHE_CONTROL": headers.get("cache-control", ""),
+            "VARY": headers.get("vary", ""),
         }
-        for word, value in words.items():
-            text = text.replace(f"@{word}@", str(value))
-        if os.getuid() != 0:
-            text = "".join(line for line in text.splitlines(True) if not line.startswith("user "))
-        Path(f"{self.folder}/nginx.conf").write_text(text)
-        self.nginx = Program(
-            [server("nginx"), "-e", f"{self.folder}/nginx.log", "-p", self.folder, "-c", f"{self.folder}/nginx.conf"],
-            f"{self.folder}/nginx.log")
-        return self.nginx.await_ready(lambda: listens(self.static_port) and listens(self.lua_port))
+        self.nginx = start_nginx(self.folder, text, words, [self.static_port, self.lua_port])
+        return self.nginx
 
     def workers(self):
         pid = self.nginx.pid

@@ -2,14 +2,13 @@
 
 import json
 import os
-import pwd
-import subprocess
 import time
 from pathlib import Path
 
 from latency import steadily
+from nginx import start_nginx
 from orders import add_picture
-from processes import Program, free_ports, listens, server
+from processes import free_ports, output_of
 from report import percentile
 from stack import eventually
 from subject import PROMPT_FETCHES
@@ -89,20 +88,12 @@ class DocumentsBench(CrewBench):
         (files / "assets/picture.png").rename(files / "picture.png")
         (files / "receipt.pdf").write_bytes(b"%PDF-1.4\n%" + os.urandom(RECEIPT_BYTES) + b"\n%%EOF\n")
         self.picture, self.receipt = ((files / name).stat().st_size for name in ("picture.png", "receipt.pdf"))
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-             "-subj", "/CN=files", "-addext", f"subjectAltName=DNS:{HOST}", "-keyout", f"{self.folder}/key.pem", "-out",
-             f"{self.folder}/certificate.pem"], check=True, capture_output=True)
-        words = {"USER": pwd.getpwuid(os.getuid()).pw_name, "DIR": self.folder, "PORT": self.port}
-        text = NGINX if os.getuid() == 0 else NGINX.replace("user @USER@;", "")
-        for word, value in words.items():
-            text = text.replace(f"@{word}@", str(value))
-        Path(f"{self.folder}/nginx.conf").write_text(text)
-        nginx = Program(
-            [server("nginx"), "-e", f"{self.folder}/nginx.log", "-p", self.folder, "-c", f"{self.folder}/nginx.conf"],
-            f"{self.folder}/nginx.log")
+        output_of([
+            "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+            "-subj", "/CN=files", "-addext", f"subjectAltName=DNS:{HOST}", "-keyout", f"{self.folder}/key.pem", "-out",
+            f"{self.folder}/certificate.pem"])
+        nginx = start_nginx(self.folder, NGINX, {"PORT": self.port}, [self.port])
         self.ending.callback(nginx.stop)
-        nginx.await_ready(lambda: listens(self.port))
 
     def dressed(self, order, document):
         """Returns an order with a receipt and a picture that no other order names."""
