@@ -79,9 +79,7 @@ public struct AssetSweep: Sendable {
         let counted = try await documents.all()
         var counts = Counts()
         var marks = AssetMarks(salt: UInt64.random(in: 0...UInt64.max))
-        var cursor: String?
-        repeat {
-            let page = try await self.page("\(StoreKeys.anyOrder)*}", from: cursor, in: topology)
+        try await self.scan("\(StoreKeys.anyOrder)*}", in: topology, pause) { page in
             counts.orders += page.keys.count
             let moments = self.cooling.moments(nowEpochSeconds: (began[page.master] ?? 0) / 1000)
             for (key, list) in try await self.assetLists(page.keys, moments, &counts) {
@@ -93,22 +91,15 @@ public struct AssetSweep: Sendable {
                     }
                 }
             }
-            cursor = page.next
-            try await pause()
-        } while cursor != nil
-        // Orders of a view that was lost meanwhile will be restored later.
-        try await self.view.confirm(epochs)
-        guard try await self.topology().slots == topology.slots else {
-            throw StoreError(.incomplete, "sweeping assets: slots of the cluster got other masters")
         }
+        // Orders of a view that was lost meanwhile will be restored later.
+        try await self.confirm(epochs, topology, "sweeping assets")
         for type in Set(counted.keys).union(counts.documentBytes.keys) {
             // As a difference: it may have grown since the scan began.
             let difference = counts.documentBytes[type, default: 0] - counted[type, default: 0]
             if difference != 0 { try await documents.add(difference, of: type) }
         }
-        repeat {
-            let page = try await self.page(
-                "\(StoreKeys.assets.prefix)*\(StoreKeys.assets.suffix)", from: cursor, in: topology)
+        try await self.scan("\(StoreKeys.assets.prefix)*\(StoreKeys.assets.suffix)", in: topology, pause) { page in
             let digests = Set(page.keys.compactMap { StoreKeys.digest(ofAsset: $0) })
             let unused = digests.filter { !marks.contains($0) }
             let before = (began[page.master] ?? 0) - self.timing.grace.wholeMilliseconds
@@ -117,9 +108,7 @@ public struct AssetSweep: Sendable {
                     Array(Array(unused)[start..<min(start + Self.chunk, unused.count)]), before, &counts)
             }
             try await self.count(Array(digests), &counts)
-            cursor = page.next
-            try await pause()
-        } while cursor != nil
+        }
         if let adoption { try await self.countRegistered(adoption, topology, epochs, pause) }
         return counts
     }
@@ -131,20 +120,13 @@ public struct AssetSweep: Sendable {
     ) async throws {
         let standing = try await adoption.all()
         var counted: [AdoptionTotals.Level: [OrderTypeIdentifier: Int64]] = [:]
-        var cursor: String?
-        repeat {
-            let page = try await self.page(StoreKeys.anyRegistered, from: cursor, in: topology)
+        try await self.scan(StoreKeys.anyRegistered, in: topology, pause) { page in
             for (brand, isOrder) in Set(page.keys).compactMap({ StoreKeys.brand(ofRegistered: $0) }) {
                 counted[isOrder ? .orders : .devices, default: [:]][brand, default: 0] += 1
             }
-            cursor = page.next
-            try await pause()
-        } while cursor != nil
-        // Those of a view that was lost meanwhile will be restored later.
-        try await self.view.confirm(epochs)
-        guard try await self.topology().slots == topology.slots else {
-            throw StoreError(.incomplete, "counting registrations: slots of the cluster got other masters")
         }
+        // Those of a view that was lost meanwhile will be restored later.
+        try await self.confirm(epochs, topology, "counting registrations")
         try await adoption.correct(standing, counted)
     }
 
@@ -217,9 +199,36 @@ public struct AssetSweep: Sendable {
         }
     }
 
-    private func page(
-        _ pattern: String, from cursor: String?, in topology: RedisTopology
-    ) async throws -> (keys: [String], master: RedisMaster?, next: String?) {
+    /// Keys of one master, as `SCAN` gives them: some of them twice.
+    private typealias Page = (keys: [String], master: RedisMaster?, next: String?)
+
+    /// Calls `body` with each page of the keys that match a pattern, and `pause` after it.
+    private func scan(
+        _ pattern: String, in topology: RedisTopology, _ pause: () async throws -> Void,
+        _ body: (Page) async throws -> Void
+    ) async throws {
+        var cursor: String?
+        repeat {
+            let page = try await self.page(pattern, from: cursor, in: topology)
+            try await body(page)
+            cursor = page.next
+            try await pause()
+        } while cursor != nil
+    }
+
+    /// Makes sure that a scan saw all of a complete view.
+    ///
+    /// - Parameter what: the scan, for the error.
+    private func confirm(
+        _ epochs: MaterializedView.Epochs, _ topology: RedisTopology, _ what: String
+    ) async throws {
+        try await self.view.confirm(epochs)
+        guard try await self.topology().slots == topology.slots else {
+            throw StoreError(.incomplete, "\(what): slots of the cluster got other masters")
+        }
+    }
+
+    private func page(_ pattern: String, from cursor: String?, in topology: RedisTopology) async throws -> Page {
         let place = ScanCursor(cursor, in: topology)
         var arguments: [RedisArgument] = [
             "SCAN", .string(place.position), "MATCH", .string(pattern), "COUNT", .integer(Int64(Self.pageKeys)),
