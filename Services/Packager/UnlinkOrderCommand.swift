@@ -1,9 +1,7 @@
 import ArgumentParser
 import Brands
-import Kafka
 import Model
 import Operations
-import Redis
 import Store
 import Tokens
 
@@ -52,25 +50,9 @@ struct UnlinkOrderCommand: AsyncParsableCommand {
     ) async throws -> OrderRepackager.Outcome {
         let type = key.orderType
         if let failure = settings.brands.failures.first(where: { $0.orderType == type }) { throw failure.error }
-        guard let brand = settings.brands.brands[type] else {
-            throw ValidationError(unknownBrand: type, known: settings.brands.brands)
-        }
-        let common = environment.common
-        let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
-        let producer = try KafkaProducer(environment.producing(within: common.shutdownLimit / 2))
-        let cold = ColdOrders(environment)
-        var packager = OrderPackager(brand, tokens: settings.tokens)
-        packager.tokenRenewal = TokenRenewal(secrets: settings.tokens.secrets(for: type), endsLinks: true)
-        var repackager = OrderRepackager(
-            topics: common.topics, store: cold.store(ofCompleteView: redis), producer: producer,
-            packagers: { [packager] in [type: packager] })
-        repackager.pictureIndex = PictureIndex(redis: redis, factory: environment.metrics)
-        let close = {
-            await producer.close()
-            await cold.close()
-            await redis.close()
-        }
-        return try await withCleanup(close) { [repackager] in
+        let renewal = TokenRenewal(secrets: settings.tokens.secrets(for: type), endsLinks: true)
+        return try await OrderRepackager.connected(to: type, settings, environment, renewal: renewal) {
+            repackager, _, _ in
             do {
                 return try await repackager.repackage([key])[0]
             } catch let failure as any UpstreamFailure where failure.origin.passes {

@@ -394,11 +394,10 @@ struct TokenRenewal: Sendable {
         if self.endsLinks {
             return self.secrets.isToken(old, of: state.key) ? self.secrets.renewedToken(for: state.key) : nil
         }
-        let new = self.secrets.token(for: state.key)
-        guard self.secrets.place(ofToken: old, of: state.key) != 0 else { return nil }
-        let isMinted =
-            self.secrets.isToken(old, of: state.key) || self.withdrawn?.isToken(old, of: state.key) ?? false
-        return isMinted || self.includesOthers ? new : nil
+        let place = self.secrets.place(ofToken: old, of: state.key)
+        guard place != 0 else { return nil }
+        let isMinted = place != nil || self.withdrawn?.isToken(old, of: state.key) ?? false
+        return isMinted || self.includesOthers ? self.secrets.token(for: state.key) : nil
     }
 
     /// The name of the run, by which the next run continues it if it has the same purpose.

@@ -1,11 +1,8 @@
 import ArgumentParser
 import Brands
-import Kafka
 import Logging
 import Model
-import NIOPosix
 import Operations
-import Redis
 import Store
 import Tokens
 
@@ -86,32 +83,14 @@ struct ResignCommand: AsyncParsableCommand {
         _ options: ResignRun.Options, renewal: TokenRenewal? = nil,
         report: @escaping @Sendable (_ line: String, _ isLast: Bool) -> Void
     ) async throws -> ResignRun.End {
-        guard let brand = settings.brands.brands[type] else {
-            throw ValidationError(unknownBrand: type, known: settings.brands.brands)
+        try await OrderRepackager.connected(
+            to: type, settings, environment, isDryRun: options.isDryRun, renewal: renewal
+        ) { repackager, brand, redis in
+            let run = ResignRun(
+                type, purpose: renewal?.purpose ?? brand.stamp, options: options, scan: OrderScan(redis: redis),
+                repackager: repackager, logger: environment.logger, report: report)
+            try await environment.run(run)
+            return run.end ?? .gaveUp("it was cancelled")
         }
-        let common = environment.common
-        let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
-        let producer =
-            options.isDryRun
-            ? nil : try KafkaProducer(environment.producing(within: common.shutdownLimit / 2))
-        let cold = ColdOrders(environment)
-        var packager = OrderPackager(brand, tokens: settings.tokens)
-        packager.tokenRenewal = renewal
-        var repackager = OrderRepackager(
-            topics: common.topics, store: cold.store(ofCompleteView: redis), producer: producer,
-            packagers: { [packager] in [type: packager] })
-        // Without it, pictures from URLs would count as missing.
-        repackager.pictureIndex = PictureIndex(redis: redis, factory: environment.metrics)
-        let run = ResignRun(
-            type, purpose: renewal?.purpose ?? brand.stamp, options: options, scan: OrderScan(redis: redis),
-            repackager: repackager,
-            logger: environment.logger, report: report)
-        let close = {
-            await producer?.close()
-            await cold.close()
-            await redis.close()
-        }
-        try await withCleanup(close) { try await environment.run(run) }
-        return run.end ?? .gaveUp("it was cancelled")
     }
 }
