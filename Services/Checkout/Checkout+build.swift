@@ -84,8 +84,7 @@ package enum Checkout {
             store: OrderStore(redis: redis), reader: PackageReader(redis: redis),
             requests: PackageRequests(redis: redis),
             views: StaleReadGuard(MaterializedView(redis: redis)), group: environment.group)
-        let adoption =
-            common.topics.options.contains(.adoption) ? AdoptionTally(factory: environment.metrics) : nil
+        let adoption = AdoptionTally(environment)
         var mint = OrderDetailsMint(tokens: settings.tokens, webServiceURL: settings.webServiceURL)
         if let adoption { mint.onHandedOut = { adoption.count(.details, of: $0) } }
         let repeated = RepeatedRequests(redis: redis, waiting: waitingRedis)
@@ -109,7 +108,7 @@ package enum Checkout {
             merchants: merchants,
             details: OrderDetailsEndpoints(
                 mint: mint, publisher: publisher, orders: orders, requests: requests,
-                mailLinkSeconds: Int64(settings.mailLinkDays) * 86_400),
+                mailLinkSeconds: settings.mailLinkSeconds),
             changes: changes,
             confirm: ConfirmEndpoint(
                 mint: mint, publisher: publisher, orders: orders, index: TokenIndex(redis: redis), requests: requests,

@@ -20,15 +20,13 @@ struct CheckoutSettings {
     let applePay: FetcherConfiguration
     /// Merchant sessions a minute for one client.
     let sessionsPerClient: Int
-    /// The longest time that a link in a mail may be valid for, in days; 0: there are none.
-    let mailLinkDays: Int
+    /// The longest time that a link in a mail may be valid for; 0: there are none.
+    let mailLinkSeconds: Int64
     let hasPolyfill: Bool
     /// True while fakes may stand in for Apple and shops, and pages of this machine may use http.
     let isDevelopment: Bool
     /// True if the configuration is only checked, so that nothing is overlooked.
     let isCheck: Bool
-
-    private enum Choice: String, CaseIterable { case on, off }
 
     /// - Throws: `SettingsError` naming key and value.
     init(_ settings: Settings, common: CommonSettings) throws(SettingsError) {
@@ -40,14 +38,14 @@ struct CheckoutSettings {
         self.tokens = try settings.tokens(self.brands)
         self.edge = try TransportSettings(settings)
         self.sessionsPerClient = try settings.integer(.merchantSessionsPerClient, default: 10, in: 1...10_000)
-        self.mailLinkDays = try settings.mailLinkDays()
+        self.mailLinkSeconds = try settings.mailLinkSeconds()
         if self.listen.isLoopback, self.edge.proxies == .none {
             settings.warn(
                 "\(SettingKey.trustedProxies.rawValue) is not set: behind a proxy all customers count as one client, "
                     + "with \(self.sessionsPerClient) merchant sessions a minute together")
         }
-        let hasPlayground = try settings.choice(.developmentPlayground, default: Choice.off) == .on
-        self.hasPolyfill = try settings.choice(.developmentPolyfill, default: Choice.off) == .on
+        let hasPlayground = try settings.isOn(.developmentPlayground)
+        self.hasPolyfill = try settings.isOn(.developmentPolyfill)
         self.isDevelopment = hasPlayground || self.hasPolyfill
         self.applePay = try Self.applePay(settings)
         self.isCheck = settings.isCheck

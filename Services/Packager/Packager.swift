@@ -105,8 +105,7 @@ extension Packager {
         let cold = ColdOrders(environment)
         let store = cold.store(redis, view: watch)
         let pictureIndex = PictureIndex(redis: redis, factory: environment.metrics)
-        let adoption =
-            common.topics.options.contains(.adoption) ? AdoptionTally(factory: environment.metrics) : nil
+        let adoption = AdoptionTally(environment)
         var processor = ChangeProcessor(
             topics: common.topics, packagers: packagers.current, store: store,
             registrations: AdoptionTally.registrations(redis, adoption, isByCustomer: false), producer: producer,

@@ -112,8 +112,7 @@ extension Pusher {
         }
         if let spans = environment.spans { scheduler.whenTraced { spans.record($0) } }
         let view = MaterializedView(redis: redis)
-        let adoption =
-            common.topics.options.contains(.adoption) ? AdoptionTally(factory: environment.metrics) : nil
+        let adoption = AdoptionTally(environment)
         let registrations = AdoptionTally.registrations(redis, adoption, isByCustomer: true)
         let tokens = ProviderTokenSources()
         let clients = PushClients(settings.brands.brands, scheduler: scheduler, onRenewed: log.renewed) {

@@ -27,6 +27,12 @@ public final class AdoptionTally: Sendable {
 
     public init(factory: MetricsRegistry) { self.factory = factory }
 
+    /// - Returns: nil if adoption is not counted.
+    public convenience init?(_ environment: ServiceEnvironment) {
+        guard environment.common.topics.options.contains(.adoption) else { return nil }
+        self.init(factory: environment.metrics)
+    }
+
     /// Counts one of a figure other than `updated` and `prompt`.
     public func count(_ figure: AdoptionFigure, of type: OrderTypeIdentifier) {
         self.change(type) { brand in

@@ -16,9 +16,9 @@ extension Settings {
         }
     }
 
-    /// Reads the longest time that a link in a mail may be valid for, in days; 0: there are none.
-    public func mailLinkDays() throws(SettingsError) -> Int {
-        try self.integer(.mailLinkDays, default: MailLink.defaultDays, in: MailLink.dayRange)
+    /// Reads the longest time that a link in a mail may be valid for, in seconds; 0: there are none.
+    public func mailLinkSeconds() throws(SettingsError) -> Int64 {
+        Int64(try self.integer(.mailLinkDays, default: MailLink.defaultDays, in: MailLink.dayRange)) * 86_400
     }
 
     /// Warns of secrets that a person seems to have made up.

@@ -15,18 +15,10 @@ struct StandingOrders: Sendable {
     ///
     /// - Throws: `unavailable` while Redis is away or may have lost data.
     func token(of key: OrderKey) async throws(CheckoutFailure) -> AuthenticationToken? {
-        let eventLoop = self.group.next()
-        do {
-            guard let generation = try await self.views.currentGeneration(on: eventLoop).get() else {
-                throw CheckoutFailure.restoring
-            }
+        try await self.certain { eventLoop in
             let standing = try await self.reader.lookup(of: key, on: eventLoop).get()
-            guard self.views.holds(generation), standing.isComplete else { throw CheckoutFailure.restoring }
+            guard standing.isComplete else { throw CheckoutFailure.restoring }
             return standing.stamp?.token
-        } catch let failure as CheckoutFailure {
-            throw failure
-        } catch {
-            throw CheckoutFailure.unavailable("the order cannot be read right now")
         }
     }
 
@@ -34,20 +26,7 @@ struct StandingOrders: Sendable {
     ///
     /// - Throws: `unavailable` while Redis is away or may have lost data.
     func state(of key: OrderKey) async throws(CheckoutFailure) -> OrderState? {
-        let found: Result<OrderStore.StoredOrder?, StoreError>?
-        do {
-            guard let generation = try await self.views.currentGeneration(on: self.group.next()).get() else {
-                throw CheckoutFailure.restoring
-            }
-            found = try await self.store.orders([key]).first
-            guard self.views.holds(generation) else {
-                throw CheckoutFailure.restoring
-            }
-        } catch let failure as CheckoutFailure {
-            throw failure
-        } catch {
-            throw CheckoutFailure.unavailable("the order cannot be read right now")
-        }
+        let found = try await self.certain { _ in try await self.store.orders([key]).first }
         switch found {
         case .success(let order?): return order.state.isRemoved ? nil : order.state
         case .success(nil), nil: return nil
@@ -55,7 +34,26 @@ struct StandingOrders: Sendable {
             // A packager reads it back, which takes milliseconds.
             _ = self.requests.add(key, on: self.group.next())
             throw CheckoutFailure.unavailable("the order is being read back", retryAfterSeconds: 1)
-        case .failure: throw CheckoutFailure.unavailable("the order cannot be read right now")
+        case .failure: throw CheckoutFailure.unreadable
+        }
+    }
+
+    /// Reads from a view that is complete before and after it.
+    private func certain<Value: Sendable>(
+        _ read: (any EventLoop) async throws -> Value
+    ) async throws(CheckoutFailure) -> Value {
+        let eventLoop = self.group.next()
+        do {
+            guard let generation = try await self.views.currentGeneration(on: eventLoop).get() else {
+                throw CheckoutFailure.restoring
+            }
+            let value = try await read(eventLoop)
+            guard self.views.holds(generation) else { throw CheckoutFailure.restoring }
+            return value
+        } catch let failure as CheckoutFailure {
+            throw failure
+        } catch {
+            throw CheckoutFailure.unreadable
         }
     }
 }
@@ -64,4 +62,5 @@ extension CheckoutFailure {
     fileprivate static var restoring: CheckoutFailure {
         .unavailable("the stored orders are being restored", retryAfterSeconds: 10)
     }
+    fileprivate static var unreadable: CheckoutFailure { .unavailable("the order cannot be read right now") }
 }

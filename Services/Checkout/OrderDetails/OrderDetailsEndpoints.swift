@@ -84,7 +84,7 @@ struct OrderDetailsEndpoints: Sendable {
     }
 
     /// The place of a link.
-    private enum Purpose: String, CaseIterable { case button, mail }
+    private enum Purpose: String { case button, mail }
 
     /// `POST /v1/checkout/links`: a link to the package, for a Track button or for a mail, and the order as structured
     /// data for a mail.

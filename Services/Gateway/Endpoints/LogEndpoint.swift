@@ -31,9 +31,9 @@ struct LogEndpoint: Sendable {
         let admitted = messages.isEmpty ? 0 : admit(messages.count)
         self.metrics.deviceLogsDropped.increment(by: messages.count - admitted)
         guard admitted > 0 else { return Answer(.ok) }
-        let brands = self.brands.brands.orderTypes
+        let brands = Array(self.brands.brands.orderTypes)
         for message in messages.prefix(admitted) {
-            self.metrics.complaints.count(message, brands: Array(brands))
+            self.metrics.complaints.count(message, brands: brands)
             self.logger?.info("message from a device", metadata: ["text": "\(ForeignText.harmless(message))"])
         }
         return Answer(.ok)

@@ -38,8 +38,7 @@ enum GatewayServer {
         let producer = try KafkaProducer(
             environment.producing(within: Self.deliveryLimit), topics: [common.topics.registrations])
         let metrics = GatewayMetrics(factory: environment.metrics)
-        let adoption =
-            common.topics.options.contains(.adoption) ? AdoptionTally(factory: environment.metrics) : nil
+        let adoption = AdoptionTally(environment)
         let reader = PackageReader(redis: redis, readsMark: adoption != nil)
         let view = MaterializedView(redis: redis)
         let views = StaleReadGuard(view)
@@ -50,7 +49,7 @@ enum GatewayServer {
         let store = OrderStore(redis: redis)
         let mail = MailEndpoint(
             package: package, reader: reader, store: store, views: views, tokens: settings.tokens,
-            brands: settings.brands, longestSeconds: Int64(settings.mailLinkDays) * 86_400)
+            brands: settings.brands, longestSeconds: settings.mailLinkSeconds)
         let registrations = RegistrationEndpoints(
             reader: reader, views: views,
             registrations: AdoptionTally.registrations(redis, adoption, isByCustomer: true),

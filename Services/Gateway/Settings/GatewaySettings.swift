@@ -14,15 +14,13 @@ struct GatewaySettings {
     let basePath: String
     /// Most devices of one order.
     let deviceLimit: Int
-    /// The longest time that a link in a mail may be valid for, in days; 0: there are none.
-    let mailLinkDays: Int
+    /// The longest time that a link in a mail may be valid for; 0: there are none.
+    let mailLinkSeconds: Int64
     let edge: TransportSettings
     /// True if messages of devices are logged.
     let logsDevices: Bool
     /// True if the routes of the compatible dialect are served.
     let isCompatible: Bool
-
-    private enum Choice: String, CaseIterable { case on, off }
 
     /// - Throws: `SettingsError` naming key and value.
     init(_ settings: Settings, common: CommonSettings) throws(SettingsError) {
@@ -33,10 +31,10 @@ struct GatewaySettings {
         self.basePath = Self.path(of: url)
         self.deviceLimit = try settings.integer(
             .devicesPerOrder, default: Registrations.deviceLimit, in: Registrations.deviceLimits)
-        self.mailLinkDays = try settings.mailLinkDays()
+        self.mailLinkSeconds = try settings.mailLinkSeconds()
         self.edge = try TransportSettings(settings)
-        self.logsDevices = try settings.choice(.deviceLogs, default: Choice.off) == .on
-        self.isCompatible = try settings.choice(.compatibility, default: Choice.off) == .on
+        self.logsDevices = try settings.isOn(.deviceLogs)
+        self.isCompatible = try settings.isOn(.compatibility)
         self.edge.warnIfClear(self.listen, .listen, secrets: "tokens", settings)
     }
 

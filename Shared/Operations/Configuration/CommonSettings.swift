@@ -8,7 +8,6 @@ public import Redis
 public struct CommonSettings: Sendable {
     /// The format of log lines.
     public enum LogFormat: String, CaseIterable, Sendable { case json, text }
-    private enum Choice: String, CaseIterable { case on, off }
 
     public let kafka: KafkaConfiguration
     /// The static member's name, which differs for each worker of a service; nil for ordinary members.
@@ -35,7 +34,7 @@ public struct CommonSettings: Sendable {
         }
         self.topics = Topics(
             prefix: prefix, orderChanges: try Self.orderChangeTopics(settings, prefix: prefix),
-            options: try settings.choice(.adoption, default: Choice.off) == .on ? [.adoption] : [])
+            options: try settings.isOn(.adoption) ? [.adoption] : [])
         self.groupInstance = settings.text(.groupInstance)
         if let name = self.groupInstance,
             name.isEmpty || name.utf8.count > 200 || !name.utf8.allSatisfy(Topics.isNameCharacter)

@@ -144,6 +144,13 @@ public final class Settings {
         return value
     }
 
+    private enum Switch: String, CaseIterable { case on, off }
+
+    /// Reads `on` or `off`; `off` if it is missing.
+    public func isOn(_ key: SettingKey) throws(SettingsError) -> Bool {
+        try self.choice(key, default: Switch.off) == .on
+    }
+
     /// Reads `host:port`, with brackets around an IPv6 address.
     public func address(_ key: SettingKey, default fallback: String) throws(SettingsError) -> ListenAddress {
         let text = self.text(key, default: fallback)
